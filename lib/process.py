@@ -54,8 +54,11 @@ class RunResult:
 
     @property
     def failed(self) -> bool:
-        """Return whether it ended other than with exit code 0."""
-        return self.code != 0
+        """Return whether it ended other than with exit code 0, or passed a limit.
+
+        One that has printed too much may have ended before it could be killed.
+        """
+        return self.code != 0 or self.timed_out or self.too_long
 
     @property
     def reason(self) -> str:

@@ -36,6 +36,9 @@ _PEEK_SIZE: Final = 512
 _LATE: Final = "408 "
 #: Status by which the library refuses CONNECT; a method is unknown here, as others are.
 _NO_TUNNEL: Final = "405 "
+_TOO_LARGE: Final = "413 "
+#: Digits of a stated length that an error repeats.
+_DIGITS: Final = 20
 #: Bytes of a body nobody reads that are in memory at a time.
 _DISCARDED: Final = 64 * 1024
 #: Largest number of connections, including idle ones.
@@ -208,6 +211,10 @@ class _Request(http_server.HTTPRequest):
     def simple_response(self, status: Any, msg: str = "") -> None:
         """Send an error that the application does not see, and close the connection."""
         content = self.server.error_content
+        if str(status).startswith(_TOO_LARGE):
+            size = self.inheaders[b"Content-Length"].decode("ascii")[:_DIGITS]
+            most = self.server.max_request_body_size
+            msg = f"the body has {size} bytes, at most {most} are possible"
         if str(status).startswith(_NO_TUNNEL):
             status = "501 Not Implemented"
         if content is None:

@@ -154,8 +154,12 @@ def one_public_key(text: str, kind: str, comment: str) -> str:
         OpPrereqError: the text is not exactly one key of this type.
     """
     line = text.removesuffix("\n")
+    if len(line) > _MAX_LINE:
+        raise _not_one_key(
+            kind, f"{len(line)} characters, at most {_MAX_LINE} are possible"
+        )
     words = line.split()
-    is_line = line.isprintable() and len(line) <= _MAX_LINE and len(words) > 1
+    is_line = line.isprintable() and len(words) > 1
     if not is_line or kind_of(line) != kind:
         raise _not_one_key(kind, repr(line[:80]))
     try:

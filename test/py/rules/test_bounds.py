@@ -4,20 +4,44 @@ The page about bounds is compared with the table here, which takes its numbers f
 code. A bound below what a cluster of `INSTANCES` and `NODES` needs is a fault.
 """
 
+import contextlib
 import importlib
+import io
+import json
 import pathlib
 import random
+import socket
+import sys
+import tempfile
+import types
 
 import pytest
 
-from ganeti import errors, process
+from fakes import clusters, confd, nodes
+from fakes.jobs_run import Harness, dummy
+from ganeti import clock, errors, objects, process, store
+from ganeti.cli import error_text
+from ganeti.cmdlib.instance import disk_specs, nic_specs
 from ganeti.cmdlib.tags import target
+from ganeti.confd import documents
 from ganeti.confd import wire as confd_wire
+from ganeti.http import client as http_client
+from ganeti.http import server as http_server
 from ganeti.hypervisor import base
+from ganeti.hypervisor.kvm.files import Files
+from ganeti.luxi import framing
+from ganeti.luxi import server as luxi_server
+from ganeti.masterd import calls, jobs
 from ganeti.pathutils import Paths
+from ganeti.rapi import problems, request_bodies, resources
 from ganeti.rpc import wire
 from ganeti.ssconf import writer
+from ganeti.ssh import host_keys, keys
+from ganeti.store.base import Document
 from ganeti.store.etcd import layout
+from ganeti.store.etcd.backend import EtcdBackend
+from ganeti.store.memory import MemoryBackend, open_memory
+from ganeti.tools import common as tools
 from ganeti.utils import hostnames
 
 PAGE = pathlib.Path(__file__).parents[3] / "doc" / "bounds.rst"
@@ -62,9 +86,16 @@ BOUNDS = (
         "bytes",
         max(INSTANCES * (LINE + 2), JOBS * 1000),
     ),
+    ("request to the remote API, as a rule", "rapi.model:MAX_BODY", "bytes", 1 << 20),
+    (
+        "query or list of requests to the remote API",
+        "rapi.model:MAX_LIST",
+        "bytes",
+        INSTANCES * (LINE + 2),
+    ),
     ("unfinished jobs", "masterd.deps:MAX_UNFINISHED_JOBS", "jobs", JOBS),
     ("jobs that one call waits for", "masterd.jobs:_MAX_WATCHED", "jobs", JOBS),
-    ("connections to nodes at once", "http.client:_MAX_CONNECTIONS", "nodes", NODES),
+    ("idle connections to nodes", "http.client:_MAX_CONNECTIONS", "nodes", NODES),
     ("host name", "utils.hostnames:_MAX_LENGTH", "letters", LETTERS),
     ("tag", "constants.tags:MAX_TAG_LEN", "characters", 128),
     ("tags of an object", "constants.tags:MAX_TAGS_PER_OBJ", "tags", 4096),
@@ -76,6 +107,9 @@ BOUNDS = (
         "bytes",
         NODES * 42,
     ),
+    ("records of a table in one answer of it", "confd.documents:MAX_ROWS", "rows", 1),
+    ("SSH host keys of a node", "ssh.host_keys:MAX_KEYS", "keys", 6),
+    ("line of a public SSH key", "ssh.keys:_MAX_LINE", "characters", 2800),
     (
         "record or document, store in a file",
         "store.sqlite:SqliteBackend.limits.value",
@@ -185,17 +219,284 @@ def variable(size):
     process.SystemRunner().run(["/bin/true"], env={"X": "x" * (size - 3)})
 
 
+def node_request(size):
+    """Send a body to a server with the limits of node daemons."""
+    answer = exchange(lambda _path: [b"null"], body=b"x" * size)
+    if answer.status != 200:
+        raise errors.GenericError(answer.body.decode())
+
+
+def node_answer(place):
+    def answer(size):
+        """Let a server send an answer to a caller that accepts this limit."""
+        parts = [b"x" * (1 << 20)] * (size >> 20) + [b"x" * (size & 0xFFFFF)]
+        given = exchange(lambda _path: parts, max_answer=number(place))
+        if given.error:
+            raise errors.GenericError(given.error)
+        assert len(given.body) == size
+
+    answer.__name__ = f"answer_of_{place.rpartition(':')[2].lower()}"
+    return answer
+
+
+def exchange(answer, **request):
+    def app(environ, start):
+        left = int(environ["CONTENT_LENGTH"])
+        while left and (part := environ["wsgi.input"].read(min(left, 1 << 20))):
+            left -= len(part)
+        parts = answer(environ["PATH_INFO"])
+        start("200 OK", [("Content-Length", str(sum(map(len, parts))))])
+        return parts
+
+    made = http_server.Server(("127.0.0.1", 0), app, context=None, threads=1)
+    port, caller = made.start_serving(), http_client.Client()
+    try:
+        fields = {"address": "127.0.0.1", "port": port, "path": "/x", "body": b"[]"}
+        fields |= {"credentials": None, "timeout_s": 300, **request}
+        (response,) = caller.perform([http_client.Request(**fields)])
+    finally:
+        caller.close()
+        made.stop()
+    return response
+
+
+def tool_message(size):
+    text = json.dumps({"a": ""})
+    data = text.replace('""', f'"{"x" * (size - len(text))}"').encode()
+    usual, sys.stdin = sys.stdin, io.TextIOWrapper(io.BytesIO(data))
+    try:
+        tools.read_message({"a": lambda _value: None})
+    finally:
+        sys.stdin = usual
+
+
+def luxi_request(size):
+    start, end = b'{"method":"Echo","args":["', b'"]}'
+    data = start + b"x" * (size - len(start) - len(end)) + end + framing.END
+    with tempfile.TemporaryDirectory(prefix="gb-", dir="/tmp") as top:
+        path = f"{top}/s"
+        server = luxi_server.Server(
+            lambda call: call.succeed(None), [path], clock=clock.SystemClock()
+        )
+        server.start()
+        try:
+            with contextlib.closing(socket.socket(socket.AF_UNIX)) as sock:
+                sock.connect(path)
+                sock.sendall(data)
+                received = b""
+                while not received.endswith(framing.END):
+                    received += sock.recv(1 << 16)
+        finally:
+            server.stop()
+    answer = json.loads(received[:-1])
+    if not answer["success"]:
+        raise errors.GenericError(answer["result"])
+
+
+def remote_body(path, method):
+    resource = next(
+        each
+        for each in resources.RESOURCES
+        if (each.path, each.method) == (path, method)
+    )
+
+    def body(size):
+        environ = {
+            "CONTENT_LENGTH": str(size),
+            "CONTENT_TYPE": "application/json",
+            "wsgi.input": io.BytesIO(b'"' + b"x" * (size - 2) + b'"'),
+        }
+        try:
+            request_bodies.read(environ, resource)
+        except problems.Refused as err:
+            raise errors.GenericError(err.message) from err
+
+    body.__name__ = f"{method}_{path}"
+    return body
+
+
+@contextlib.contextmanager
+def idle_queue():
+    harness = Harness(hard_limit=number("masterd.deps:MAX_UNFINISHED_JOBS"))
+    try:
+        yield harness.queue
+    finally:
+        harness.close()
+
+
+def unfinished_jobs(count):
+    """Submit all but one by one call, since each job of a call has its own answer."""
+    with idle_queue() as queue:
+        jobs_ = [[dummy()]] * (count - 1)
+        assert all(ok for ok, _id in queue.submit_many(jobs_))
+        try:
+            queue.submit([dummy()])
+            assert count <= number("masterd.deps:MAX_UNFINISHED_JOBS")
+        except errors.JobQueueFull as err:
+            assert queue.job(count) is None
+            # Its arguments are none by definition; commands have the text.
+            raise errors.GenericError(error_text.describe(err)[0]) from err
+
+
+def watched_jobs(count):
+    with idle_queue() as queue:
+        deps = types.SimpleNamespace(queue=queue)
+        try:
+            jobs.wait_for_job_changes(deps, [jobs.Watched(1)] * count, ["status"], 0.0)
+        except calls.Malformed as err:
+            raise errors.GenericError(*err.args) from err
+
+
+def disks(count):
+    disk_specs.parse_all([{"size": 1024}] * count, "plain", "web1")
+
+
+def nics(count):
+    made = [objects.from_dict(objects.Nic, confd.nic(index)) for index in range(count)]
+    nic_specs.check_all(made, "web1")
+
+
+def confd_table(count):
+    group = next(iter(clusters.snapshot().nodegroups.values()))
+    records = dict.fromkeys(range(count), group)
+    snapshot = types.SimpleNamespace(table=lambda _name: records)
+    try:
+        documents._table(snapshot, "nodegroups")
+    except documents.TooLargeError as err:
+        raise errors.GenericError(str(err)) from err
+
+
+def node_host_keys(count):
+    host_keys.checked([KEY] * count)
+
+
+def key_line(size):
+    keys.one_public_key(f"{KEY} ".ljust(size, "x"), "ed25519", "")
+
+
+KEY = keys.generate("ed25519").public.strip()
+
+
+def stored(place):
+    """Return a function that stores this many bytes in documents of at most 64 MiB."""
+
+    def store_bytes(size):
+        with tempfile.TemporaryDirectory(prefix="gb-", dir="/tmp") as top:
+            made = opened(place, top)
+            step = made._backend.limits.value
+            if place.endswith("value"):
+                step = size
+            sizes = [step] * (size // step) + [size % step] * (size % step > 0)
+            try:
+                made.commit(
+                    [Document("meta", str(n), bytes(s)) for n, s in enumerate(sizes)]
+                )
+            except errors.GenericError:
+                assert made.read("meta", "0") is None
+                raise
+            finally:
+                made.close()
+
+    store_bytes.__name__ = place
+    return store_bytes
+
+
+def opened(place, top):
+    if ".etcd." not in place:
+        return store.open_master(
+            f"{top}/store.db", replicate=None, clock=clock.SystemClock()
+        )
+    # The same check, without servers of etcd.
+    backend = MemoryBackend()
+    backend.limits = EtcdBackend.limits
+    return open_memory(backend)
+
+
+def strings(size):
+    """Start a program with so many bytes of arguments, each with its pointer."""
+    one, argv = 100_000, ["/bin/true"]
+    rest = size - SLACK - len("/bin/true") - 10
+    while rest > 0:
+        argv.append("x" * min(one, max(1, rest - 9)))
+        rest -= one + 9
+    process.SystemRunner().run(argv, env={"PATH": "/bin"})
+
+
+def allocator_answer(size):
+    with tempfile.TemporaryDirectory(prefix="gb-", dir="/tmp") as top:
+        node = nodes.make_node(top)
+        path = pathlib.Path(node.paths.iallocator_search_path[0], "own")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\nhead -c {size} /dev/zero\n")
+        path.chmod(0o755)
+        answer = nodes.call(node, "iallocator_runner", "own", "{}", None)
+        assert len(answer) == size
+
+
+def socket_path(size):
+    rest = len(Files(Paths(), "x").control("monitor")) - 1
+    Files(Paths(), "x" * (size - rest)).control("monitor")
+
+
 SIDES = (
     (ssconf_file, "constants.ssconf:MAX_SIZE", r"instance_list: 67108865 bytes"),
+    (node_request, "http.limits:MAX_BODY", "has 134217729 bytes, at most 134217728"),
+    *(
+        (node_answer(place), place, f"the answer is larger than {number(place)} bytes")
+        for place in (
+            "http.limits:MAX_ANSWER",
+            "rpc.table.procedure:MANY",
+            "rpc.table.procedure:STORE",
+        )
+    ),
+    (tool_message, "tools.common:MAX_MESSAGE_BYTES", "larger than 134217728 bytes"),
+    (luxi_request, "luxi.framing:MAX_MESSAGE_BYTES", "longer than 33554432 bytes"),
+    (remote_body("/2/modify", "PUT"), "rapi.model:MAX_BODY", "4194304"),
+    (remote_body("/2/query/[resource]", "PUT"), "rapi.model:MAX_LIST", "20971520"),
+    (unfinished_jobs, "masterd.deps:MAX_UNFINISHED_JOBS", "the job queue is full"),
+    (watched_jobs, "masterd.jobs:_MAX_WATCHED", "1 to 10000 jobs, found 10001"),
     (host_name, "utils.hostnames:_MAX_LENGTH", "wanted a host name"),
     (guest_name, "utils.hostnames:_MAX_LENGTH", "at most 255 characters, found 256"),
     (tag, "constants.tags:MAX_TAG_LEN", "at most 128 characters, found 129"),
+    (
+        target.check_count,
+        "constants.tags:MAX_TAGS_PER_OBJ",
+        "at most 4096 per object, wanted 4097",
+    ),
+    (disks, "constants.disks:MAX_DISKS", "web1: wanted at most 16 disks, found 17"),
+    (nics, "constants.disks:MAX_NICS", "web1: wanted at most 8 NICs, found 9"),
     (uploaded, "rpc.wire:MAX_UNPACKED", "too large"),
     (etcd_row, "store.etcd.layout:MAX_BYTES", "jobs 1 has 1048577 bytes, at most"),
+    *(
+        (stored(place), place, text)
+        for place, text in (
+            ("store.sqlite:SqliteBackend.limits.value", "meta 0 has 67108865 bytes"),
+            ("store.sqlite:SqliteBackend.limits.commit", "a change of 134217729 bytes"),
+            ("store.etcd.backend:EtcdBackend.limits.value", "meta 0 has 983041 bytes"),
+            (
+                "store.etcd.backend:EtcdBackend.limits.commit",
+                "a change of 67108865 bytes",
+            ),
+        )
+    ),
     (datagram, "constants.confd:MAX_UDP_DATA_SIZE", "request of 61441 bytes"),
+    (confd_table, "confd.documents:MAX_ROWS", "nodegroups"),
+    (node_host_keys, "ssh.host_keys:MAX_KEYS", "at most 9 of one node, found 10"),
+    (key_line, "ssh.keys:_MAX_LINE", "found 8193 characters"),
     (argument, "process:MAX_STRING", "argument 1 alone 131073; the system takes"),
     (variable, "process:MAX_STRING", "variable X alone 131073; the system takes"),
+    (strings, "process:MAX_STRINGS", "the system takes 2097152, and"),
+    (allocator_answer, "backend.scripts:_ALLOCATOR_OUTPUT", "own printed too much"),
+    (socket_path, "hypervisor.kvm.files:_SOCKET_PATH_MAX", "longer than 107 bytes: /"),
 )
+#: Bounds that refuse nothing: beyond them the same is done in several parts.
+PARTED = {"http.client:_MAX_CONNECTIONS", "store.etcd.layout:MAX_OPERATIONS"}
+#: Bytes that the kernel needs besides the strings; a bound is exact without.
+SLACK = 8192
+
+
+def test_each_bound_of_the_page_is_crossed_by_a_test():
+    assert {row[1] for row in BOUNDS} == {row[1] for row in SIDES} | PARTED
 
 
 @pytest.mark.parametrize(
@@ -204,10 +505,19 @@ SIDES = (
 def test_a_bound_holds_on_both_sides_with_one_sentence(use, place, text):
     limit = number(place)
     use(limit)
+    beyond = limit + 1 + 2 * SLACK * (use is strings)
     with pytest.raises(errors.GenericError, match=text) as caught:
-        use(limit + 1)
+        use(beyond)
     assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < 1000
+    assert len(str(caught.value)) < 2200
+
+
+def test_more_rows_than_a_transaction_takes_are_several():
+    most = number("store.etcd.layout:MAX_OPERATIONS")
+    for count, parts in ((most, [most]), (most + 1, [most, 1])):
+        rows = [("jobs", str(n), b"x") for n in range(count)]
+        operations = [layout.operation(layout.Keys("t"), row) for row in rows]
+        assert [len(part) for part in layout.batches(operations)] == parts
 
 
 def test_a_list_of_all_instances_and_nodes_fits_its_file():
@@ -237,8 +547,6 @@ def test_a_hook_starts_with_the_tags_of_a_whole_cluster():
 
 
 def test_a_guest_whose_name_is_too_long_for_kvm_is_refused_with_the_path():
-    from ganeti.hypervisor.kvm.files import Files
-
     files = Files(Paths(), "x" * 60)
     assert files.control("monitor")
     with pytest.raises(errors.HypervisorError, match="longer than 107 bytes: /"):

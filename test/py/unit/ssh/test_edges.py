@@ -91,7 +91,7 @@ def test_a_key_of_another_node_is_written_again_with_our_comment():
     assert keys.one_public_key(f"{PLAIN} evil words", "ed25519", "me") == f"{PLAIN} me"
     longest = f"{PLAIN} ".ljust(8192, "x")
     assert keys.one_public_key(longest, "ed25519", "me") == f"{PLAIN} me"
-    for text in (f"{longest}x", "ssh-ed25519", "", ED + "\n", f"{PLAIN} \x1b[2J"):
+    for text in ("ssh-ed25519", "", ED + "\n", f"{PLAIN} \x1b[2J"):
         with pytest.raises(errors.OpPrereqError) as caught:
             keys.one_public_key(text, "ed25519", "me")
         shown = text.removesuffix("\n")[:80]
