@@ -41,8 +41,6 @@ _MAX_CONNECTIONS: Final = 2000
 #: Text of the library for a connection that broke during sending.
 _SEND_FAILURE: Final = "Send failure:"
 _FORBIDDEN: Final = 403
-#: Seconds for the handshake of a server that failed its last one; no request was sent.
-_SILENT_CONNECT_S: Final = 2.0
 _EVENTS: Final = {
     pycurl.POLL_IN: selectors.EVENT_READ,
     pycurl.POLL_OUT: selectors.EVENT_WRITE,
@@ -240,8 +238,9 @@ class _Loop:
         spare = self._spare.get(request.credentials)
         curl = spare.pop() if spare else transfers.handle(request.credentials)
         connect_s = request.connect_timeout_s
-        if self._liveness.is_silent(request.host):
-            connect_s = min(connect_s, _SILENT_CONNECT_S)
+        is_silent = self._liveness.is_silent(request.host)
+        if is_silent:
+            connect_s = min(connect_s, request.silent_connect_s)
         try:
             transfer.configure(
                 curl,
@@ -256,7 +255,8 @@ class _Loop:
         transfer.curl = curl
         self._running[curl] = transfer
         if request.probe_after_s is not None and request.credentials is not None:
-            due = time.monotonic() + request.probe_after_s
+            # A silent server that is slow, not dead, needs longer than a request waits.
+            due = time.monotonic() + (0.0 if is_silent else request.probe_after_s)
             self._liveness.watch(transfer, request.host, due, request.silence_s)
 
     def _step(self) -> None:

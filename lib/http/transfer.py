@@ -19,6 +19,8 @@ from ganeti.http import limits
 from ganeti.http.liveness import Host
 from ganeti.utils import authority
 
+#: Seconds for the handshake of a server that failed its last one; no request was sent.
+_SILENT_CONNECT_S: Final = 2.0
 #: A dead peer is detected after about a minute, independent of the call's time limit.
 _KEEPALIVE_IDLE_S: Final = 30
 _KEEPALIVE_INTERVAL_S: Final = 10
@@ -81,6 +83,7 @@ class Request:
             certificates of their own.
         timeout_s: time limit of the whole answer.
         connect_timeout_s: time limit of connection and handshake.
+        silent_connect_s: the same for a server that failed its last handshake.
         probe_after_s: seconds of silence until the server is probed; None for requests
             that must not be given up.
         silence_s: seconds after the first failed probe until the request is given up.
@@ -102,6 +105,7 @@ class Request:
     identity: str = ""
     timeout_s: float
     connect_timeout_s: float = timeouts.RPC_CONNECT_TIMEOUT
+    silent_connect_s: float = _SILENT_CONNECT_S
     probe_after_s: float | None = None
     silence_s: float = 0.0
     server: str = "the server"

@@ -66,6 +66,7 @@ class MasterDeps(mcpu.EngineDeps):
     Attributes:
         store: the configuration and the jobs, opened for writing.
         on_deposed: called when another master has taken over.
+        listing_rpc: calls nodes for clients that list; by default as for jobs.
         quick: threads for work that takes milliseconds.
         slow: threads for work that waits for nodes.
         planning: threads for plans.
@@ -79,6 +80,7 @@ class MasterDeps(mcpu.EngineDeps):
 
     store: Store
     on_deposed: Callable[[], None]
+    listing_rpc: rpc.Runner | None = None
     config: Config = dataclasses.field(init=False)
     locks: locking.LockManager = dataclasses.field(init=False)
     address: ClusterAddress = dataclasses.field(init=False)
@@ -126,6 +128,9 @@ class MasterDeps(mcpu.EngineDeps):
             "abort_call": abort,
             "config": configuration,
             "locks": locking.LockManager(self.clock, members),
+            "listing_rpc": self._watched(
+                self.listing_rpc or self.rpc, waits, self.call_times.add
+            ),
             "query_sources": functools.partial(_query_sources, self),
         }
         for name, value in made.items():
@@ -217,6 +222,10 @@ class MasterDeps(mcpu.EngineDeps):
     def planner(self) -> mcpu.Planner:
         """The maker of plans."""
         return mcpu.Planner(self, UNITS)
+
+    def listing_sources(self) -> query.Sources:
+        """Return the present sources of listings, which wait less for silent nodes."""
+        return dataclasses.replace(self.query_sources(), rpc=self.listing_rpc)
 
     def copies(self) -> Mapping[str, CopyState]:
         """Return the state of the other candidates' copies by node uuid."""

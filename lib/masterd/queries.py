@@ -34,7 +34,7 @@ def query_(
     is_slow = query.asks_nodes(what, fields, qfilter)
     return _ask(
         deps.slow if is_slow else deps.quick,
-        lambda: query.query(deps.query_sources(), what, fields, qfilter).to_dict(),
+        lambda: query.query(deps.listing_sources(), what, fields, qfilter).to_dict(),
     )
 
 
@@ -60,7 +60,7 @@ def _legacy(
     is_slow = what == c.QR_EXPORT or _is_slow(what, fields)
     return _ask(
         deps.slow if is_slow else deps.quick,
-        lambda: query.legacy(deps.query_sources(), what, names, fields),
+        lambda: query.legacy(deps.listing_sources(), what, names, fields),
     )
 
 
@@ -87,7 +87,7 @@ def query_objects(
     _refuse_lock(lock=lock)
 
     def compute() -> bytes:
-        return query.objects(deps.query_sources(), what, names, fields, deps.lists)
+        return query.objects(deps.listing_sources(), what, names, fields, deps.lists)
 
     executor = deps.slow if _is_slow(what, fields) else deps.quick
     if names:

@@ -6,6 +6,7 @@ node that answers "busy" has not executed the call, and gets it again within the
 """
 
 import abc
+import copy
 import dataclasses
 import functools
 import logging
@@ -14,7 +15,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
@@ -37,6 +38,9 @@ _HTTP_OK: Final = 200
 _PROBE_AFTER_S: Final = 1.0
 #: The same for acting calls, which usually take longer.
 _PROBE_ACT_AFTER_S: Final = 5.0
+#: Seconds that a listing waits for the handshake of a node that failed its last one. A
+#: healthy node needs milliseconds, and the whole listing is to take less than 1 s.
+_LISTING_CONNECT_S: Final = 0.3
 #: Seconds for which acting calls wait for a frozen node, by class of time limit: a
 #: short pause of the machine must not fail a job that took minutes.
 _SILENCE_S: Final = {
@@ -158,6 +162,7 @@ class _Runner(Runner, abc.ABC):
         self._use_tls = use_tls
         self._client = shared or client.Client()
         self._is_shared = shared is not None
+        self._silent_connect_s = client.Request.silent_connect_s
         #: Called with a thread and whether a node that it waits for is frozen, if this
         #: changes; from the client's thread, so it must not block.
         self.on_silence: Callable[[threading.Thread, bool], None] = _ignore_silence
@@ -212,6 +217,17 @@ class _Runner(Runner, abc.ABC):
         runner.on_silence = self.on_silence
         runner.on_refusal = self.on_refusal
         return runner
+
+    def for_listings(self) -> Self:
+        """Return a runner with the same connections that waits less for silent nodes.
+
+        Each call still tries to reach a silent node, so that one that answers again is
+        seen at once.
+        """
+        made = copy.copy(self)
+        made._is_shared = True
+        made._silent_connect_s = _LISTING_CONNECT_S
+        return made
 
     @abc.abstractmethod
     def _target(self, node: str) -> Target | None:
@@ -325,6 +341,7 @@ class _Runner(Runner, abc.ABC):
                 max_answer=row.max_answer,
                 is_repeatable=row.reads or row.names_its_base,
                 on_silence=on_silence,
+                silent_connect_s=self._silent_connect_s,
             )
             for (_, target), body in zip(targets, bodies, strict=True)
         ]

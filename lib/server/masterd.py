@@ -335,6 +335,7 @@ def _start(
         tcp_ping=_tcp_ping,
         address_answers=_address_answers,
         rpc_at=runner.at,
+        listing_rpc=runner.for_listings(),
         abort_call=runner.abort,
         on_deposed=on_deposed,
     )

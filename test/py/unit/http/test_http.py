@@ -545,7 +545,7 @@ class Frozen:
         self.context.load_cert_chain(path)
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
-        self.kept = None
+        self.kept = self.late = None
         self.thread = threading.Thread(target=self.serve_one)
         self.thread.start()
 
@@ -564,11 +564,19 @@ class Frozen:
     def answer(self):
         self.kept.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]")
 
+    def shake_hands(self):
+        """Make handshakes until a client is there that has not given up."""
+        while self.late is None:
+            sock, _peer = self.listener.accept()
+            with sock, contextlib.suppress(OSError):
+                self.late = self.context.wrap_socket(sock, server_side=True)
+
     def close(self):
         self.thread.join()
         self.listener.close()
-        if self.kept is not None:
-            self.kept.close()
+        for sock in (self.kept, self.late):
+            if sock is not None:
+                sock.close()
 
 
 @pytest.fixture
@@ -590,6 +598,35 @@ def test_a_question_to_a_frozen_server_is_given_up(frozen, caller, pem):
     later = caller.perform([request(frozen.port, connect_timeout_s=0.1, pem=pem)])[0]
     assert "does not answer" in later.error
     assert not later.is_lost
+
+
+def test_a_listing_waits_less_for_a_server_that_was_silent(frozen, caller, pem):
+    """What it does not wait for, a probe does: a slow server is alive."""
+    first = request(frozen.port, probe_after_s=0.01, connect_timeout_s=0.1, pem=pem)
+    assert "does not answer" in caller.perform([first])[0].error
+    brief = request(
+        frozen.port,
+        probe_after_s=60,
+        connect_timeout_s=60,
+        silent_connect_s=0.05,
+        timeout_s=60,
+        pem=pem,
+    )
+    (answer,) = caller.perform([brief])
+    assert "within 0.05 s" in answer.error or "does not answer" in answer.error
+    assert not answer.is_lost
+    alive = threading.Event()
+    answered = liveness.Liveness.alive
+
+    def note(self, host, now):
+        answered(self, host, now)
+        alive.set()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(liveness.Liveness, "alive", note)
+        # The handshake comes too late for the request.
+        frozen.shake_hands()
+        assert alive.wait(60)
 
 
 class ProbesFirst:

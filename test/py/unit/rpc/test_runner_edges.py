@@ -189,6 +189,16 @@ def test_who_waits_hears_of_a_frozen_node_and_of_the_end(make):
     assert other.on_refusal is made.on_refusal
 
 
+def test_listings_wait_less_for_a_silent_node_and_share_the_connections(make):
+    made, http = make([GOOD])
+    brief = made.for_listings()
+    brief.call_one("version", "u1")
+    made.call_one("version", "u1")
+    assert [some[0].silent_connect_s for some in http.sent] == [0.3, 2.0]
+    brief.close()
+    assert not http.is_closed
+
+
 def test_only_the_owner_of_connections_closes_them(make):
     made, http = make([GOOD])
     made.at([]).close()
