@@ -216,24 +216,28 @@ def hosts_text(layout: Layout) -> str:
     return "\n".join(lines) + "\n"
 
 
-def defaults_text(node: Node, *, monitoring: bool = False) -> str:
-    """Return the daemons' settings: all bind to the node's own address.
+def defaults_text(address: str, *, monitoring: bool = False) -> str:
+    """Return the daemons' settings.
 
     Args:
-        node: the node.
+        address: to bind to; empty for all, as on nodes with a network of their own,
+            which answer on the address of the cluster, too.
         monitoring: whether the daemons that watch the nodes run: they would double the
             memory of a large cluster on one machine.
     """
     # With many node daemons on one machine, locked memory would exhaust it. A machine
     # with virtual clusters need not have the users of daemons.
     named = {
-        "NODED": f"{node.address} --no-mlock",
-        "CONFD": f"{node.address} --allow-root",
-        "MOND": f"{node.address} --allow-root",
-        "RAPI": f"{node.address} --allow-root",
-        "MAINTD": node.address,
+        "NODED": "--no-mlock",
+        "CONFD": "--allow-root",
+        "MOND": "--allow-root",
+        "RAPI": "--allow-root",
+        "MAINTD": "",
     }
-    text = "".join(f'{name}_ARGS="-b {addr}"\n' for name, addr in named.items())
+    bind = f"-b {address}" if address else ""
+    text = "".join(
+        f'{name}_ARGS="{f"{bind} {rest}".strip()}"\n' for name, rest in named.items()
+    )
     disabled = "" if monitoring else "ganeti-mond ganeti-maintd"
     return f'{text}DISABLED_DAEMONS="{disabled}"\n'
 

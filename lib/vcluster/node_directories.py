@@ -46,11 +46,12 @@ def make_node(layout: layout_module.Layout, node: layout_module.Node) -> None:
         files.make_dir(shared, 0o755)
     elif not os.path.islink(shared):
         os.symlink(layout.shared_directory, shared)
+    own = "" if layout.isolated else node.address
     for path, text, mode in (
         ("/etc/hosts", layout_module.hosts_text(layout), 0o644),
         (
             "/etc/default/ganeti",
-            layout_module.defaults_text(node, monitoring=layout.monitoring),
+            layout_module.defaults_text(own, monitoring=layout.monitoring),
             0o644,
         ),
         ("/etc/ganeti/file-storage-paths", storage_paths(), 0o600),
@@ -115,7 +116,7 @@ def sshd_config(layout: layout_module.Layout, node: layout_module.Node) -> str:
     env["SHLVL"] = "1"
     lines = [
         f"Port {layout.ssh_port}",
-        f"ListenAddress {node.address}",
+        *(() if layout.isolated else (f"ListenAddress {node.address}",)),
         *(
             f"HostKey {keys.host_key_path(f'{root}/etc/ssh', kind)}"
             for kind in ("rsa", "ecdsa", "ed25519")

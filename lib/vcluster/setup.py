@@ -126,7 +126,7 @@ def make_node(node: layout_module.Node, hosts: str) -> None:
     for path, text, mode in (
         ("cmd", wrapper, 0o755),
         ("etc/hosts", hosts, 0o644),
-        ("etc/default/ganeti", layout_module.defaults_text(node), 0o644),
+        ("etc/default/ganeti", layout_module.defaults_text(node.address), 0o644),
         ("etc/ganeti/file-storage-paths", node_directories.storage_paths(), 0o600),
     ):
         files.write_file(os.path.join(node.root, path), text, mode=mode)

@@ -6,8 +6,11 @@ import os
 import pathlib
 import signal
 import socket
+import ssl
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 
 import pytest
 
@@ -357,6 +360,11 @@ def test_an_isolated_cluster_feels_partitions_and_power(directory, command):
         assert "ERROR" not in run("gnt-cluster", "verify").stdout
         # The master's address really moves onto the first node's interface.
         assert status["cluster"]["address"] in run("ip", "addr").stdout
+        # The remote API answers there, also to this machine.
+        tls = ssl._create_unverified_context()
+        page = f"https://{status['cluster']['address']}:5080/version"
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(page, context=tls, timeout=60)
         command(directory, "partition", "node1,node2", "node3")
 
         def silent():

@@ -74,6 +74,22 @@ def test_sshd_listens_on_the_nodes_address_alone(tmp_path):
     assert f"GANETI_ROOTDIR={layout.nodes[1].root} " in text
 
 
+def test_isolated_nodes_serve_the_address_of_the_cluster_as_machines_do(tmp_path):
+    for isolated in (False, True):
+        layout = plan(tmp_path / str(isolated), isolated=isolated)
+        node = layout.nodes[0]
+        os.makedirs(layout.directory)
+        node_directories.make_node(layout, node)
+        with open(f"{node.root}/etc/default/ganeti") as stream:
+            arguments = stream.read()
+        sshd = node_directories.sshd_config(layout, node)
+        assert (node.address in arguments, node.address in sshd) == (
+            not isolated,
+            not isolated,
+        )
+        assert "--allow-root" in arguments
+
+
 def test_networks_are_tried_in_an_order_of_the_directory():
     first = lay.candidate_networks("/a", isolated=False)
     assert first == lay.candidate_networks("/a", isolated=False)
