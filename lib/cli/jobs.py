@@ -25,6 +25,8 @@ _FINAL: Final = frozenset(("canceled", "success", "error"))
 _NOTE_AFTER_S: Final = 60
 #: On a terminal: seconds between updates of the elapsed time on the last line.
 _TICK_S: Final = 2
+#: On a terminal: seconds without a change until the line says what the job waits for.
+_EXPLAIN_AFTER_S: Final = 5
 #: Kind of log entries with the progress of a step; see ``constants.jobqueue``.
 _PROGRESS: Final = "progress"
 #: Kind of log entries with data about chosen nodes; see ``constants.jobqueue``.
@@ -230,6 +232,7 @@ class _Waiter:
         #: Progress of the present step, as the job reports it.
         self.note = ""
         self._noted: set[str] = set()
+        self._ops: list[Op] | None = None
 
     def changed(self, status: str) -> None:
         """Record a change of the job."""
@@ -252,10 +255,25 @@ class _Waiter:
         self._show(status)
 
     def _show(self, status: str) -> None:
-        elapsed = self.ctx.effects.now() - self.started
+        now = self.ctx.effects.now()
+        elapsed = now - self.started
         if self.ctx.shows_progress and elapsed >= _TICK_S:
             doing = self.note or _DOING.get(status, status)
+            if not self.note and now - self.changed_at >= _EXPLAIN_AFTER_S:
+                doing = self._waits(status) or doing
             self.ctx.progress(f"job {self.job_id}: {doing}, {elapsed:.0f} s")
+
+    def _waits(self, status: str) -> str:
+        """Return what the job waits for, empty if the master does not know it."""
+        from ganeti.cli import holders
+
+        if self._ops is None:
+            answer = self.ctx.call("QueryJobs", [self.job_id], ["ops"])
+            self._ops = answer[0][0] if answer and answer[0] else []
+        job = {"id": self.job_id, "status": status, "ops": self._ops}
+        waits = holders.texts(self.ctx, job)
+        more = f" and {len(waits) - 1} more" if len(waits) > 1 else ""
+        return f"waits for {waits[0]}{more}" if waits else ""
 
 
 def run(ctx: CommandContext, operation: Op, *, generic: bool = True) -> Any:

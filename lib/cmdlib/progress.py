@@ -8,14 +8,13 @@ from typing import Final
 
 from ganeti.cmdlib import base
 from ganeti.constants import jobqueue
+from ganeti.utils import units
 
 #: Seconds until the first entry, and between the first ones.
 FIRST_S: Final = 2.0
 #: Each pause is longer than the one before, up to this number of seconds.
 LONGEST_S: Final = 10.0
 _GROWTH: Final = 1.1
-_MINUTE_S: Final = 60
-_HOUR_S: Final = 3600
 
 
 class Progress:
@@ -78,15 +77,5 @@ def line(
     if rate:
         parts.append(f"{rate:.1f} {unit}/s")
     if left_s is not None:
-        parts.append(f"{duration(left_s)} left")
+        parts.append(f"{units.format_duration(left_s)} left")
     return f"{what}: {', '.join(parts)}"
-
-
-def duration(seconds: float) -> str:
-    """Return a time span as text: ``12 s``, ``1:04 min``, ``1:02:03``."""
-    whole = round(seconds)
-    if whole < _MINUTE_S:
-        return f"{whole} s"
-    minutes, rest = divmod(whole % _HOUR_S, _MINUTE_S)
-    hours = whole // _HOUR_S
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02} min"

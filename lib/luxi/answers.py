@@ -85,6 +85,19 @@ def _is_job_rows(answer: Any, args: Sequence[Any]) -> bool:
     )
 
 
+def _is_waits(answer: Any, _args: Sequence[Any]) -> bool:
+    """Return whether an answer has a text and two times, or null, per wait."""
+    numbers = (int, float)
+    return type(answer) in _LISTS and all(
+        type(row) in _LISTS
+        and len(row) == len(("text", "waited", "left"))
+        and type(row[0]) is str
+        and type(row[1]) in numbers
+        and type(row[2]) in (*numbers, type(None))
+        for row in answer
+    )
+
+
 def _is_values(answer: Any, args: Sequence[Any]) -> bool:
     return type(answer) in _LISTS and len(answer) == len(args[0])
 
@@ -200,6 +213,7 @@ _FORMS: Final[Mapping[str, _Form]] = {
     "QueryGroups": _ROWS,
     "QueryFilters": _ROWS,
     "QueryJobs": _Form("a list of rows with a value per field", _is_job_rows),
+    "QueryJobWaits": _Form("a list of waits", _is_waits),
     "QueryConfigValues": _Form("a value per name", _is_values),
     "QueryClusterInfo": _object("name", "software_version"),
     "QueryTags": _Form("a list of tags", _is_texts),

@@ -4,14 +4,16 @@ import threading
 
 from ganeti.clock import Clock
 from ganeti.jqueue.executor import Callbacks
+from ganeti.mcpu.present_waits import PresentWaits, Wait
 
 
 class Pauses:
     """The pauses of one opcode."""
 
-    def __init__(self, clock: Clock, callbacks: Callbacks) -> None:
+    def __init__(self, clock: Clock, callbacks: Callbacks, waits: PresentWaits) -> None:
         self._clock = clock
         self._callbacks = callbacks
+        self._waits = waits
         self._is_killed = threading.Event()
 
     def wait(self, seconds: float) -> None:
@@ -20,7 +22,10 @@ class Pauses:
         Raises:
             Canceled: a client asked to kill the job before the time ran out.
         """
-        if self._clock.wait(self._is_killed, seconds):
+        wait = Wait("", (), self._clock.monotonic(), seconds)
+        with self._waits.during(self._callbacks.owner, wait):
+            is_killed = self._clock.wait(self._is_killed, seconds)
+        if is_killed:
             self._callbacks.check_canceled()
 
     def end(self) -> None:

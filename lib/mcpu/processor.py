@@ -33,6 +33,7 @@ from ganeti.mcpu.feedback import JobLog
 from ganeti.mcpu.locks import HeldLocks
 from ganeti.mcpu.patient_runner import PatientRunner
 from ganeti.mcpu.pauses import Pauses
+from ganeti.mcpu.present_waits import NotingRunner, PresentWaits
 from ganeti.mcpu.shared_answers import SharedAnswers, SharingRunner
 from ganeti.ssh import known_hosts
 
@@ -51,6 +52,8 @@ class EngineDeps(base.UnitDeps):
     abort_call: Callable[[threading.Thread], None] = lambda _thread: None
     #: Facts about nodes that jobs share.
     answers: SharedAnswers = dataclasses.field(default_factory=SharedAnswers)
+    #: The node calls and pauses that jobs wait for now.
+    present_waits: PresentWaits = dataclasses.field(default_factory=PresentWaits)
 
 
 class _WatchedConfig:
@@ -116,7 +119,7 @@ class Processor:
         locks, worker = self._deps.locks, threading.current_thread()
         locks.resume()
         callbacks.on_interrupt(lambda: locks.interrupt(worker))
-        pauses = Pauses(self._deps.clock, callbacks)
+        pauses = Pauses(self._deps.clock, callbacks, self._deps.present_waits)
 
         def on_kill() -> None:
             pauses.end()
@@ -160,7 +163,12 @@ class _Run:
         if callbacks.resumption is not None:
             runner = PatientRunner(runner, deps.clock)
         self._rpc = log_saving_runner.LogSavingRunner(
-            SharingRunner(runner, deps.answers, deps.clock, callbacks.submitted_at),
+            SharingRunner(
+                NotingRunner(runner, deps.present_waits, callbacks.owner, deps.clock),
+                deps.answers,
+                deps.clock,
+                callbacks.submitted_at,
+            ),
             callbacks.save_log,
         )
         self._unit = unit_class(

@@ -20,6 +20,8 @@ _FACTORS: Final = {
 }
 #: Sizes are rounded up to this many MiB, as physical extents are.
 _STEP: Final = 4
+_MINUTE_S: Final = 60
+_HOUR_S: Final = 3600
 #: Larger sizes in MiB are hard to read.
 _READABLE_MIB: Final = 10 * 1024
 
@@ -65,3 +67,13 @@ def exact_mib(mib: float) -> str:
         return exact
     scaled = format_size(abs(mib))
     return f"{exact} ({'-' if mib < 0 else ''}{scaled[:-1]} {scaled[-1]}iB)"
+
+
+def format_duration(seconds: float) -> str:
+    """Return a time span as text: ``12 s``, ``1:04 min``, ``1:02:03``."""
+    whole = round(seconds)
+    if whole < _MINUTE_S:
+        return f"{whole} s"
+    minutes, rest = divmod(whole % _HOUR_S, _MINUTE_S)
+    hours = whole // _HOUR_S
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02} min"

@@ -17,7 +17,7 @@ from ganeti.client.cluster import epo_plan
 from ganeti.client.cluster.epo_plan import Plan, Row
 from ganeti.constants import ecodes, exitcodes, oob
 from ganeti.constants import query as q
-from ganeti.utils import nicesort
+from ganeti.utils import nicesort, units
 
 #: Seconds that nodes may take from power on to the first answer of their node daemon.
 _BOOT_S: Final = 15 * 60
@@ -189,10 +189,18 @@ class _Return:
         pause_s = _FIRST_PAUSE_S
         self._round()
         while self._missing and ctx.effects.monotonic() < end:
+            self._show(end - ctx.effects.monotonic())
             ctx.effects.sleep(pause_s)
             pause_s = min(2 * pause_s, _PAUSE_S)
             self._round()
         return self._report()
+
+    def _show(self, left_s: float) -> None:
+        """Show on a terminal which nodes are waited for."""
+        if self._ctx.shows_progress:
+            names = ", ".join(sorted(self._missing))
+            left = f"at most {units.format_duration(left_s)} left"
+            self._ctx.progress(f"waits for the boot of {names}, {left}")
 
     def _round(self) -> None:
         """Take back the nodes that answer, and start what can be started."""

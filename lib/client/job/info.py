@@ -2,10 +2,9 @@
 
 from typing import Any, Final
 
-from ganeti.cli import info_tree, listing
+from ganeti.cli import holders, info_tree, listing
 from ganeti.cli.context import CommandContext
 from ganeti.cli.text import timestamp
-from ganeti.client.job import holders
 from ganeti.client.job.ids import parse_id
 from ganeti.constants import jobqueue
 

@@ -187,6 +187,7 @@ ROWS: Final = (
         "null",
         "normal",
         shown=("instance", "memory"),
+        waits_for="the change of the memory of the guest",
     ),
     Procedure(
         "instance_console_info",
@@ -262,6 +263,7 @@ ROWS: Final = (
         "null",
         "slow",
         shown=("cluster_name", "instance", "target", "live"),
+        waits_for="the migration of the guest",
     ),
     Procedure(
         "instance_os_add",
@@ -271,6 +273,7 @@ ROWS: Final = (
         runs_programs=True,
         shown=("instance_osp", "reinstall"),
         private=True,
+        waits_for="the script of the operating system",
     ),
     Procedure(
         "instance_reboot",
@@ -279,6 +282,7 @@ ROWS: Final = (
         "normal",
         shown=("inst", "reboot_type", "shutdown_timeout"),
         starts=True,
+        waits_for="the reboot of the guest",
     ),
     Procedure(
         "instance_run_rename",
@@ -288,6 +292,7 @@ ROWS: Final = (
         runs_programs=True,
         shown=("instance", "old_name"),
         private=True,
+        waits_for="the script of the operating system",
     ),
     Procedure(
         "instance_shutdown",
@@ -295,6 +300,7 @@ ROWS: Final = (
         "null",
         "normal",
         shown=("instance", "timeout"),
+        waits_for="the shutdown of the guest",
     ),
     Procedure(
         "instance_start",
@@ -303,6 +309,7 @@ ROWS: Final = (
         "normal",
         shown=("instance_hvp_bep",),
         starts=True,
+        waits_for="the start of the guest",
     ),
     Procedure(
         "migration_info",

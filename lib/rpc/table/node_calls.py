@@ -66,6 +66,7 @@ ROWS: Final = (
         shown=("hpath", "phase"),
         answer=[],
         max_answer=MANY,
+        waits_for="hooks",
     ),
     Procedure(
         "iallocator_runner",
@@ -315,6 +316,7 @@ ROWS: Final = (
         runs_programs=True,
         reads_if="is_oob_question",
         shown=("command", "remote_node", "timeout"),
+        waits_for="the out-of-band helper",
     ),
     Procedure(
         "run_oob_many",
@@ -325,6 +327,7 @@ ROWS: Final = (
         reads_if="is_oob_question",
         answer_from="success_per_helper",
         shown=("helpers", "command", "timeout", "pause"),
+        waits_for="out-of-band helpers",
         max_answer=MANY,
     ),
     Procedure(
@@ -417,6 +420,7 @@ ROWS: Final = (
         "duration",
         multi=True,
         shown=("duration",),
+        waits_for="the end of a delay",
     ),
     Procedure(
         "upload_file",

@@ -56,6 +56,8 @@ class Procedure(NamedTuple):
         starts: an instance among the arguments may have the files of its cloud-init
             seed, because the call starts its guest or prepares for it. Other calls get
             none.
+        waits_for: what a job waits for in a call that often takes long, as the object
+            of a sentence.
         max_answer: size limit of an answer, in bytes. The caller aborts a longer one: a
             decoded answer takes up to 25 times the memory.
     """
@@ -77,6 +79,7 @@ class Procedure(NamedTuple):
     private: bool = False
     starts: bool = False
     max_answer: int = MIB
+    waits_for: str = ""
 
     @property
     def lane(self) -> str:

@@ -29,6 +29,7 @@ ROWS: Final = (
         "normal",
         shown=("disk", "instance", "on_primary", "idx"),
         answer_from="assembled_device",
+        waits_for="the assembly of a disk",
     ),
     Procedure(
         "blockdev_close",
@@ -58,6 +59,7 @@ ROWS: Final = (
         "new unique id or null",
         "normal",
         shown=("bdev", "size", "on_primary"),
+        waits_for="the creation of a disk",
     ),
     Procedure(
         "blockdev_find",
@@ -96,6 +98,7 @@ ROWS: Final = (
         "normal",
         reads_if="is_tried_only",
         shown=("cf_bdev", "amount"),
+        waits_for="the growth of a disk",
     ),
     Procedure(
         "blockdev_image",
@@ -126,6 +129,7 @@ ROWS: Final = (
         "null",
         "normal",
         shown=("bdev",),
+        waits_for="the removal of a disk",
     ),
     Procedure(
         "blockdev_removechildren",
@@ -169,6 +173,7 @@ ROWS: Final = (
         "slow",
         runs_programs=True,
         shown=("bdev", "offset", "size"),
+        waits_for="the wipe of a disk",
     ),
     Procedure(
         "drbd_attach_net",
@@ -210,6 +215,7 @@ ROWS: Final = (
         multi=True,
         shown=("disks",),
         answer=[True, 100],
+        waits_for="the synchronisation of disks",
     ),
     Procedure(
         "extstorage_diagnose",

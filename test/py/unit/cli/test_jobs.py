@@ -102,6 +102,10 @@ class Slow(FakeMaster):
         super().__init__()
         self.states = itertools.chain(states, itertools.repeat("success"))
         self.timeouts = []
+        self.waits = []
+
+    def _QueryJobWaits(self, _job_id):
+        return self.waits
 
     def _WaitForJobChange(self, job_id, fields, previous, serial, timeout):
         self.timeouts.append(timeout)
@@ -131,6 +135,22 @@ def test_a_terminal_shows_progress_and_is_left_clean():
     )
     assert "job 1: running, " in done.err
     assert done.err.split("\r")[-1] == ""
+
+
+def test_a_terminal_shows_what_a_job_waits_for_and_a_pipe_does_not():
+    def show(**options):
+        clock = itertools.count(0, 5)
+        master = Slow("running", "running", "running")
+        master.waits = [["the shutdown of the guest on n1", 8.0, 112.0]]
+        return commands.run(
+            "gnt-debug delay 0", master, now=lambda: float(next(clock)), **options
+        )
+
+    text = (
+        "job 1: waits for the shutdown of the guest on n1, since 8 s, at most 1:52 min"
+    )
+    assert text in show(tty=True).err
+    assert (show().out, show().err) == ("", "")
 
 
 class Telling(Slow):

@@ -8,6 +8,7 @@ from fakes.engine import Engine
 from fakes.rpc import SUCCESSFUL_ACTS
 from ganeti import objects
 from ganeti.cmdlib import progress
+from ganeti.utils import units
 
 
 class Log:
@@ -50,9 +51,9 @@ def test_an_hour_is_reported_a_few_hundred_times_at_most():
 
 
 def test_times_are_readable():
-    assert progress.duration(9.7) == "10 s"
-    assert progress.duration(64) == "1:04 min"
-    assert progress.duration(3723) == "1:02:03"
+    assert units.format_duration(9.7) == "10 s"
+    assert units.format_duration(64) == "1:04 min"
+    assert units.format_duration(3723) == "1:02:03"
     assert progress.line("x", 0, 0, None, None) == "x: 0 of 0 MiB"
 
 

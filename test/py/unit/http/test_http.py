@@ -601,7 +601,7 @@ def test_a_question_to_a_frozen_server_is_given_up(frozen, caller, pem):
 
 
 def test_a_listing_waits_less_for_a_server_that_was_silent(frozen, caller, pem):
-    """What it does not wait for, a probe does: a slow server is alive."""
+    """A probe waits longer than the listing, so a slow server is alive."""
     first = request(frozen.port, probe_after_s=0.01, connect_timeout_s=0.1, pem=pem)
     assert "does not answer" in caller.perform([first])[0].error
     brief = request(

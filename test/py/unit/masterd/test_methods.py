@@ -26,6 +26,7 @@ OURS = {
     "QueryAutomation",
     "QueryCapacity",
     "QueryCopies",
+    "QueryJobWaits",
     "QueryJournal",
     "QueryMaintenance",
     "QueryMetrics",

@@ -131,6 +131,9 @@ class Starting:
     def at(self, targets):
         return targets
 
+    def for_listings(self):
+        return self
+
     def abort(self, thread):
         return thread
 
@@ -169,7 +172,7 @@ def test_the_master_is_elected_opens_the_store_and_serves(starting, monkeypatch)
     deps = starting.deps
     assert set(deps) == {
         *("store", "rpc", "clock", "paths", "lookup_host", "tcp_ping"),
-        *("address_answers", "rpc_at", "abort_call", "on_deposed"),
+        *("address_answers", "rpc_at", "abort_call", "on_deposed", "listing_rpc"),
     }
     assert deps["store"] is deps["rpc"] is starting
     assert (deps["rpc_at"], deps["abort_call"]) == (starting.at, starting.abort)

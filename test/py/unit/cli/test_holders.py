@@ -4,7 +4,7 @@ import types
 
 import pytest
 
-from ganeti.client.job import holders
+from ganeti.cli import holders
 
 RULE = "00000000-0000-4000-8000-000000000001"
 
@@ -12,13 +12,16 @@ RULE = "00000000-0000-4000-8000-000000000001"
 class Asked:
     """A master with locks, filter rules and states of jobs."""
 
-    def __init__(self, *, locks=(), rules=(), states=None):
+    def __init__(self, *, locks=(), rules=(), states=None, waits=()):
+        self.waits = waits
         self.rows = {"lock": locks, "filter": rules}
         self.states = states or {}
         self.calls = []
 
     def call(self, method, *args):
         self.calls.append(method)
+        if method == "QueryJobWaits":
+            return self.waits
         if method == "QueryJobs":
             return [[self.states[i]] if i in self.states else None for i in args[0]]
         return {"data": [[[0, value] for value in row] for row in self.rows[args[0]]]}
@@ -31,6 +34,17 @@ def waits(job=None, **known):
 
 def rule(action, predicates):
     return [1, 0, predicates, action, [], RULE]
+
+
+def test_a_running_job_names_its_node_call_with_the_time_that_is_left():
+    known = [
+        ["the shutdown of the guest on n1", 8.2, 111.8],
+        ["hooks\x1b on n2", 71, None],
+    ]
+    assert waits({"status": "running"}, waits=known) == [
+        "the shutdown of the guest on n1, since 8 s, at most 1:52 min left",
+        "hooks\\x1b on n2, since 1:11 min",
+    ]
 
 
 def test_a_job_that_waits_for_locks_names_their_owners():
@@ -75,7 +89,7 @@ def test_a_queued_job_names_jobs_before_it_and_limits_of_its_reason():
 
 def test_nothing_is_asked_about_a_job_that_does_not_wait():
     master = Asked()
-    for status in ("running", "success", "error", "canceled"):
+    for status in ("success", "error", "canceled"):
         job = {"id": 7, "status": status, "ops": []}
         assert holders.texts(types.SimpleNamespace(call=master.call), job) == []
     assert master.calls == []

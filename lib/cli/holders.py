@@ -1,10 +1,12 @@
-"""The reasons for which a job has not started: locks, jobs before it, filter rules."""
+"""The reasons for which a job waits: locks, jobs before it, filter rules, node calls."""
 
 from collections.abc import Iterator
 from typing import Any, Final
 
 from ganeti.cli.context import CommandContext
 from ganeti.constants import query
+from ganeti.utils.control_chars import escape
+from ganeti.utils.units import format_duration
 
 #: States of a job that has not ended.
 _UNFINISHED: Final = ("queued", "waiting", "running", "canceling")
@@ -22,7 +24,17 @@ def texts(ctx: CommandContext, job: dict[str, Any]) -> list[str]:
     if job["status"] == "queued":
         waits = [*_dependencies(ctx, job), *_rules(ctx, job)]
         return waits or ["a free worker, see max-running-jobs of gnt-cluster info"]
+    if job["status"] == "running":
+        return [_running(row) for row in ctx.call("QueryJobWaits", job["id"])]
     return []
+
+
+def _running(row: list[Any]) -> str:
+    text, waited_s, left_s = row
+    since = f"{escape(str(text))}, since {format_duration(waited_s)}"
+    return (
+        since if left_s is None else f"{since}, at most {format_duration(left_s)} left"
+    )
 
 
 def _rows(ctx: CommandContext, what: str, fields: list[str]) -> Iterator[list[Any]]:
