@@ -1,4 +1,4 @@
-"""The reasons for which a job waits: locks, jobs before it, filter rules, node calls."""
+"""The reasons for which a job waits: locks, other jobs, filter rules, node calls."""
 
 from collections.abc import Iterator
 from typing import Any, Final

@@ -225,8 +225,7 @@ class _Runner(Runner, abc.ABC):
         seen at once.
         """
         made = copy.copy(self)
-        made._is_shared = True
-        made._silent_connect_s = _LISTING_CONNECT_S
+        vars(made).update(_is_shared=True, _silent_connect_s=_LISTING_CONNECT_S)
         return made
 
     @abc.abstractmethod

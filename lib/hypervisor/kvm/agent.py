@@ -164,7 +164,7 @@ def addresses(guest: Files) -> guest_addresses.Rows:
 
 def marker(guest: Files) -> str:
     """Return the file that exists while a guest is frozen: the holder's process id."""
-    return guest.control("frozen")
+    return guest.marker("frozen")
 
 
 def freeze_now(session: Agent, name: str) -> None:

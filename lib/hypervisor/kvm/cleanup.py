@@ -10,10 +10,8 @@ from ganeti.hypervisor.base import NodeEffects
 from ganeti.hypervisor.kvm import departure, files, runtime, security, shares, taps, tpm
 from ganeti.hypervisor.kvm.files import Files
 
-_CONTROLS: Final = (
-    *("monitor", "serial", "qmp", "kvmd", "qga"),
-    *("shutdown", "frozen", "arrival", "sent"),
-)
+_SOCKETS: Final = ("monitor", "serial", "qmp", "kvmd", "qga")
+_MARKERS: Final = ("shutdown", "frozen", "arrival", "sent")
 
 
 def remove(effects: NodeEffects, guest: Files) -> None:
@@ -22,7 +20,8 @@ def remove(effects: NodeEffects, guest: Files) -> None:
     shares.end(effects, guest)
     security.release(guest)
     _disconnect(effects, guest)
-    for path in (*map(guest.control, _CONTROLS), guest.pid, guest.runtime, guest.seed):
+    controls = (*map(guest.control, _SOCKETS), *map(guest.marker, _MARKERS))
+    for path in (*controls, guest.pid, guest.runtime, guest.seed):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
     departure.forget(guest)

@@ -6,6 +6,7 @@ section 2.1. This module does not connect to guests.
 
 import contextlib
 import dataclasses
+import hashlib
 import os
 import signal
 
@@ -19,6 +20,8 @@ _KILL_WAIT_S = 5.0
 _POLL_S = 0.05
 #: From unix(7): sun_path has 108 bytes, one of them ends it.
 _SOCKET_PATH_MAX = 107
+#: Hexadecimal digits of a digest that stands for a long name: 96 bits.
+_DIGEST = 24
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,12 +51,18 @@ class Files:
         return f"{self.root}/uid/{self.name}"
 
     def control(self, kind: str) -> str:
-        """Return a control socket or marker: monitor, serial, qmp, kvmd, qga, ...
+        """Return a control socket: monitor, serial, qmp, kvmd, qga, ...
+
+        A digest stands for a name with which the path would be too long. No name of an
+        instance begins like it.
 
         Raises:
-            HypervisorError: the path is too long for a socket.
+            HypervisorError: the path is too long for a socket with any name.
         """
-        path = f"{self.root}/ctrl/{self.name}.{kind}"
+        path = self.marker(kind)
+        if len(os.fsencode(path)) > _SOCKET_PATH_MAX:
+            digest = hashlib.sha256(self.name.encode()).hexdigest()[:_DIGEST]
+            path = f"{self.root}/ctrl/+{digest}.{kind}"
         if len(os.fsencode(path)) > _SOCKET_PATH_MAX:
             raise errors.HypervisorError(
                 f"instance {self.name}: socket path is longer than {_SOCKET_PATH_MAX}"
@@ -61,20 +70,24 @@ class Files:
             )
         return path
 
+    def marker(self, kind: str) -> str:
+        """Return the path of a file beside the sockets that records a state."""
+        return f"{self.root}/ctrl/{self.name}.{kind}"
+
     @property
     def shutdown_marker(self) -> str:
         """File that exists when the guest shut itself down."""
-        return self.control("shutdown")
+        return self.marker("shutdown")
 
     @property
     def arrival_marker(self) -> str:
         """File that exists until a guest that comes here is taken over."""
-        return self.control("arrival")
+        return self.marker("arrival")
 
     @property
     def sent_marker(self) -> str:
         """File that exists while a guest is stopped here to be sent."""
-        return self.control("sent")
+        return self.marker("sent")
 
     @property
     def runtime(self) -> str:

@@ -1,5 +1,6 @@
 """Command lines of KVM guests."""
 
+import os
 import re
 
 import msgspec
@@ -375,6 +376,22 @@ def test_no_two_devices_have_one_place_in_the_boot_order(order, kernel):
 def test_runtime_survives_the_way_to_another_virtual_node():
     text = runtime.export(FILES, started(disks=[disk()], nics=[nic()]))
     assert "/v/n1/" not in text
+
+
+def test_a_digest_stands_for_a_long_name_in_socket_paths_alone():
+    paths = pathutils.Paths("/v/n1", "n1")
+    for length in (55, 56, 57, 200):
+        files = Files(paths, "a" * length)
+        plain = f"{RUN}/ctrl/{files.name}.monitor"
+        short = files.control("monitor")
+        assert len(short) <= 107
+        assert (short == plain) == (len(plain) <= 107)
+        assert files.marker("shutdown") == f"{RUN}/ctrl/{files.name}.shutdown"
+    other = Files(paths, "a" * 199 + "b").control("monitor")
+    assert other != short
+    # Nobody can give an instance the name of another one's sockets.
+    with pytest.raises(errors.HypervisorError, match="not a host name"):
+        Files(paths, os.path.basename(other).partition(".")[0])
 
 
 def test_long_socket_paths_are_refused():

@@ -734,7 +734,7 @@ def test_an_emulator_waits_for_a_guest_with_the_capabilities(
     guest, executed, monkeypatch
 ):
     monkeypatch.setattr(arriving, "Qmp", guest.emulator)
-    pathlib.Path(guest.files.control("shutdown")).touch()
+    pathlib.Path(guest.files.marker("shutdown")).touch()
     accept(guest, migration_caps="postcopy-ram:xbzrle")
     [(plan, how)] = executed
     assert how == launch.Launch(incoming="tcp:192.0.2.1:18102")
