@@ -91,6 +91,11 @@ HINTS: Final = (
         " others",
     ),
     Hint(
+        r"the node group must be given",
+        YOU,
+        "name one with -g; 'gnt-group list' shows the names",
+    ),
+    Hint(
         r"name a node or an allocator",
         YOU,
         "name a node with -n, or set a default allocator with"
@@ -254,6 +259,12 @@ HINTS: Final = (
         r"hooks execution failed",
         ADMIN,
         "a hook refused the operation; see /etc/ganeti/hooks on the named node",
+    ),
+    Hint(
+        r"(wrong_input|wrong_name|Parameter Error|invalid tag)[\s\S]*"
+        r"(wanted|a name must|is too long|regular expression)",
+        YOU,
+        "see Forms of values in ganeti(7)",
     ),
     Hint(
         r"Corrupt configuration file",

@@ -28,15 +28,16 @@ def normalize(name: str) -> str:
     return text
 
 
-def refuse_long(name: str, what: str) -> None:
-    """Refuse a name for a new object that is longer than any host name.
+def check_free_name(name: str, what: str) -> None:
+    """Check a name for a new object that need not be a host name.
 
     Args:
         name: to check.
         what: the kind of object, for the error.
 
     Raises:
-        OpPrereqError: it is too long; has its beginning.
+        OpPrereqError: it is longer than any host name, does not fit in a line of a
+            file, or has the form of a uuid.
     """
     if len(name) > _MAX_LENGTH:
         raise errors.OpPrereqError(
@@ -44,6 +45,13 @@ def refuse_long(name: str, what: str) -> None:
             f" characters, found {len(name)}",
             ecodes.ECODE_INVAL,
         )
+    if not name.isprintable() or name != name.strip():
+        raise errors.OpPrereqError(
+            f"{what} {name!r}: a name must have printable characters only, and no space"
+            " at its ends",
+            ecodes.ECODE_INVAL,
+        )
+    refuse_uuid(name, f"{what} {name}")
 
 
 def refuse_uuid(name: str, what: str) -> None:

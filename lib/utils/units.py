@@ -5,7 +5,7 @@ from typing import Final
 
 from ganeti import errors
 
-_SIZE: Final = re.compile(r"^([.\d]+)\s*([a-z]*)$")
+_SIZE: Final = re.compile(r"([.0-9]+)\s*([a-z]*)")
 _FACTORS: Final = {
     "": 1.0,
     "m": 1.0,
@@ -33,15 +33,14 @@ def parse_size_mib(text: str) -> int:
         UnitParseError: the text is not a number with a known unit.
     """
     match = _SIZE.fullmatch(text.strip().lower())
-    if match is None or match.group(2) not in _FACTORS:
-        raise errors.UnitParseError(f"wanted a size such as 512 or 2g, found {text!r}")
+    number, unit = match.groups() if match else ("", "")
     try:
-        mib = float(match.group(1)) * _FACTORS[match.group(2)]
-    except ValueError as err:
+        mib = float(number) * _FACTORS[unit]
+        whole = int(mib) + (mib > int(mib))
+    except (KeyError, OverflowError, ValueError) as err:
         raise errors.UnitParseError(
-            f"wanted a size such as 512 or 2g, found {text!r}"
+            f"wanted a size such as 512 or 2g, found {text!r:.100}"
         ) from err
-    whole = int(mib) + (mib > int(mib))
     return -(-whole // _STEP) * _STEP
 
 

@@ -213,9 +213,9 @@ def check_name(name: str | None, what: str) -> str | None:
         raise _refusal(f"{what}: wanted a name of printable characters, found {name!r}")
     is_number = name.lstrip("-").isdigit()
     if is_number or len(name) > _MAX_NAME or re.fullmatch(misc.UUID_REGEX, name):
-        raise errors.OpPrereqError(
-            f"{what}: name {name!r} is too long or looks like an index or a uuid",
-            ecodes.ECODE_INVAL,
+        raise _refusal(
+            f"{what}: name {name!r:.100} is too long or looks like an index or a uuid:"
+            f" wanted at most {_MAX_NAME} characters, not a number alone"
         )
     return name
 

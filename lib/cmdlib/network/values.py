@@ -19,17 +19,10 @@ def refuse(name: str, text: str, ecode: str = ecodes.ECODE_INVAL) -> Exception:
 
 def check_new_name(snapshot: objects.Snapshot, name: str) -> None:
     """Check a name: free, not ``none``, no uuid, fit for a line of a file."""
-    hostnames.refuse_long(name, "network")
-    if not name.isprintable() or name != name.strip():
-        # Files on all nodes have one line per network.
-        raise errors.OpPrereqError(
-            f"network {name!r}: a name must have printable characters only, and no"
-            " space at its ends",
-            ecodes.ECODE_INVAL,
-        )
+    # Files on all nodes have one line per network.
+    hostnames.check_free_name(name, "network")
     if name.lower() == typed_params.NONE:
         raise refuse(name, "the word stands for no network and cannot be a name")
-    hostnames.refuse_uuid(name, f"network {name}")
     if (other := snapshot.uuid_of("networks", name)) is not None:
         raise refuse(name, f"already exists, with uuid {other}", ecodes.ECODE_EXISTS)
 

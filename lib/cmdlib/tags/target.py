@@ -9,7 +9,7 @@ from ganeti.constants import ecodes, tags
 from ganeti.locking import Level
 from ganeti.objects import lookup
 
-_VALID: Final = re.compile(r"^[\w.+*/:@-]+$")
+_VALID: Final = re.compile(r"[\w.+*/:@-]+")
 #: kind -> table and lock level
 _KINDS: Final = {
     tags.TAG_NODE: ("nodes", Level.NODE),
@@ -57,7 +57,10 @@ def check_tag(tag: str) -> None:
             f"tag too long: at most {tags.MAX_TAG_LEN} characters, found {len(tag)}"
         )
     if not _VALID.fullmatch(tag):
-        raise errors.TagError(f"tag {tag!r} contains invalid characters")
+        raise errors.TagError(
+            f"tag {tag!r} contains invalid characters: wanted letters, digits and"
+            " _ . + * / : @ -"
+        )
 
 
 def find_uuid(snapshot: objects.Snapshot, kind: str, name: str | None) -> str:

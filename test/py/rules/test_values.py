@@ -6,6 +6,11 @@ import re
 
 import pytest
 
+from ganeti.cmdlib import nic_params
+from ganeti.config import address_pool
+from ganeti.constants import tags
+from ganeti.utils import patterns
+
 #: Part of an option that a value completes.
 _KEY = re.compile(r"(.*,)?[a-z][a-z0-9_-]*=", re.DOTALL)
 LIB = pathlib.Path(__file__).parents[3] / "lib"
@@ -67,3 +72,18 @@ def test_the_rule_about_options_sees(text):
 @pytest.mark.parametrize("text", ["f'--fd={x}'", "f'unix:{x}'", "f'found = {x}'"])
 def test_the_rule_about_options_allows(text):
     assert not list(joined_options(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"1 to {tags.MAX_TAG_LEN} letters",
+        f"{tags.MAX_TAGS_PER_OBJ} tags",
+        f"``/{address_pool.SHORTEST_PREFIX}`` to ``/{address_pool.LONGEST_PREFIX}``",
+        f"numbers from {nic_params.FIRST_VLAN} to {nic_params.LAST_VLAN}",
+        f"at most {patterns.MAX_LENGTH} characters",
+        f"first {patterns.MAX_TEXT} characters",
+    ],
+)
+def test_the_manual_page_has_the_bounds_of_values(text):
+    assert text in " ".join((LIB.parent / "man/ganeti.rst").read_text().split())

@@ -5,7 +5,6 @@ import pytest
 from ganeti import errors
 from ganeti.cmdlib import typed_params
 from ganeti.constants import hvparams
-from ganeti.utils import units
 
 
 def kvm(**changes):
@@ -105,17 +104,3 @@ def test_the_built_in_defaults_pass():
     for name in ("kvm", "fake"):
         defaults = {k: p.default for k, p in hvparams.HYPERVISOR[name].items()}
         typed_params.check_hypervisor_syntax(name, defaults)
-
-
-@pytest.mark.parametrize(
-    ("text", "mib"),
-    [("512", 512), ("2g", 2048), ("1.5G", 1536), ("1t", 1048576), ("5", 8)],
-)
-def test_sizes_round_up_to_four(text, mib):
-    assert units.parse_size_mib(text) == mib
-
-
-@pytest.mark.parametrize("text", ["", "g", "1x", "-1", "1.2.3g"])
-def test_sizes_that_are_none(text):
-    with pytest.raises(errors.UnitParseError):
-        units.parse_size_mib(text)

@@ -100,6 +100,11 @@ PREREQ = [
         "unknown_entity",
         "'gnt-job list'",
     ),
+    (
+        "node group 'a\\nb': a name must have printable characters only",
+        "wrong_input",
+        "Forms of values in ganeti(7)",
+    ),
 ]
 
 

@@ -62,7 +62,14 @@ def test_texts_are_read_in_mib_of_four(text, mib):
     assert units.parse_size_mib(text) == mib
 
 
-@pytest.mark.parametrize("text", ["", "g", "1x", "-1", "1 g g", "1e3", "1.2.3", "."])
+@pytest.mark.parametrize(
+    "text", ["", "g", "1x", "-1", "1 g g", "1e3", "1.2.3", ".", "٣"]
+)
 def test_other_texts_are_no_sizes(text):
     with pytest.raises(errors.UnitParseError, match="wanted a size"):
         units.parse_size_mib(text)
+
+
+def test_a_size_that_no_number_holds_is_refused():
+    with pytest.raises(errors.UnitParseError, match=r"wanted a size.{,140}$"):
+        units.parse_size_mib("1" * 5000)
