@@ -170,6 +170,12 @@ def _add_drill(add: Add) -> None:
         "--rounds", type=int, default=1, help="how often to play them, default 1"
     )
     drill.add_argument(
+        "--pairs", type=int, default=0, metavar="N", help="play N random pairs instead"
+    )
+    drill.add_argument(
+        "--seed", type=int, default=0, help="of the pairs, default %(default)s"
+    )
+    drill.add_argument(
         "--goal",
         type=float,
         metavar="SECONDS",

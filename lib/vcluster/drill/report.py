@@ -21,6 +21,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
             left alone, or did not come back.
         boots: boots of the guest during the drill, the one before it included.
         journal: entries of the decision journal about the node.
+        jobs: jobs that were acknowledged during the drill.
+        still_s: longest time in seconds for which the guest did not count.
         facts: other observations.
         problems: what was wrong; empty if the drill passed.
     """
@@ -31,6 +33,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     recovery_s: float | None = None
     boots: int = 0
     journal: int = 0
+    jobs: int = 0
+    still_s: float = 0.0
     facts: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
 
@@ -41,6 +45,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         texts = [*self.problems, *self.facts]
         if self.recovery_s is not None:
             texts.insert(0, f"running again after {self.recovery_s:.1f} s")
+        if self.still_s:
+            texts.append(f"longest pause {self.still_s:.1f} s")
         return f"{self.drill:<{_NAME_WIDTH}} {self.node}: {state}: {'; '.join(texts)}"
 
 

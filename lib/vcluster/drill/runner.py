@@ -11,6 +11,7 @@ from ganeti.vcluster.drill import proof
 from ganeti.vcluster.drill.report import Result
 from ganeti.vcluster.drill.scenarios import DRILLS, WATCHED_S, Drill, End
 from ganeti.vcluster.drill.site import GUEST, Site
+from ganeti.vcluster.drill.witness import Witness
 
 #: Most seconds until a guest of a dead node runs again.
 RECOVERY_S: Final = 180.0
@@ -22,11 +23,14 @@ class Trial:
     """One drill while it is played."""
 
     def __init__(self, site: Site, name: str, number: int) -> None:
+        """Take a drill, or two that are played at once: ``NAME+NAME``."""
         self._site = site
         self._name = name
         self._number = number
-        self._drill: Drill = DRILLS[name]
-        self._node = site.guest()[0]
+        self._drills: list[Drill] = [DRILLS[each] for each in name.split("+")]
+        self._drill = self._drills[0]
+        self._node = self._drill.victim(site)
+        self._witness = Witness(site)
         self._before: tuple[proof.Boot, ...] = ()
         self._began = 0.0
         self._facts: list[str] = []
@@ -42,18 +46,21 @@ class Trial:
         self._await_guest(1)
         self._before = self._site.boots()
         self._site.watch()
-        entries: list[Entry] = []
         since = time.time()
-        try:
-            with self._judged():
-                self._began = time.monotonic()
-                self._drill.begin(self._site, self._node)
-                self._drill.act(self._site, self._node)
-                self._END[self._drill.end](self)
-            entries = self._site.entries(self._node, since)
-            self._judge_journal(entries)
-        finally:
-            self._site.take_back(self._node)
+        entries: list[Entry] = []
+        with self._witness:
+            try:
+                with self._judged():
+                    self._began = time.monotonic()
+                    self._act()
+                    self._END[self._drill.end](self)
+                if self._drill.end is not End.SETTLED:
+                    entries = self._site.entries(self._node, since)
+                    self._judge_journal(entries)
+            finally:
+                self._site.take_back()
+        with self._judged():
+            self._judge_outside()
         boots = self._site.boots()
         if problem := proof.overlap(boots):
             self._problems.append(problem)
@@ -64,9 +71,33 @@ class Trial:
             recovery_s=self._recovery_s,
             boots=len(boots) - len(self._before) + 1,
             journal=len(entries),
+            jobs=len(self._witness.jobs),
+            still_s=round(self._witness.still_s, 1),
             facts=tuple(self._facts),
-            problems=tuple(self._problems),
+            problems=(*self._problems, *self._witness.problems),
         )
+
+    def _act(self) -> None:
+        """Make all faults, then go on with them; they are about different nodes."""
+        nodes = [self._node]
+        for drill in self._drills[1:]:
+            node = drill.victim(self._site)
+            if node in nodes:
+                node = self._site.others(self._site.master)[0]
+            nodes.append(node)
+        parts = list(zip(self._drills, nodes, strict=True))
+        for drill, node in parts:
+            drill.begin(self._site, node)
+        for drill, node in reversed(parts):
+            drill.act(self._site, node)
+
+    def _judge_outside(self) -> None:
+        """Check what the witness has seen, and that the cluster is as before."""
+        self._site.until("all jobs ended", lambda: not self._witness.unfinished())
+        self._witness.judge_starts()
+        self._await_guest(1)
+        self._site.verify()
+        self._facts.append(f"{len(self._witness.jobs)} jobs kept")
 
     @contextlib.contextmanager
     def _judged(self) -> Iterator[None]:
@@ -87,6 +118,21 @@ class Trial:
         self._site.until(f"instance {GUEST} runs", has_counted, RECOVERY_S)
 
     # Ends
+    def _settled(self) -> None:
+        last = self._site.boots()[-1]
+
+        def counts() -> bool:
+            self._site.look_after()
+            boot = self._site.boots()[-1]
+            return (
+                boot.boot_id == last.boot_id and boot.counter >= last.counter + _STEPS
+            ) or (boot.boot_id != last.boot_id and boot.counter >= _STEPS)
+
+        self._site.until("the guest counts again", counts, RECOVERY_S)
+        self._facts.append(f"counts on {self._site.guest()[0].short}")
+        if self._site.boots()[-1].boot_id != self._before[-1].boot_id:
+            self._recovery_s = self._witness.still_s
+
     def _moved(self) -> None:
         self._await_guest(len(self._before) + 1)
         self._recovery_s = time.monotonic() - self._began
@@ -146,6 +192,7 @@ class Trial:
         End.MOVED: _moved,
         End.REFUSED: _refused,
         End.ALIVE: _alive,
+        End.SETTLED: _settled,
     }
 
     def _judge_journal(self, entries: list[Entry]) -> None:

@@ -1,7 +1,9 @@
 """The command ``vcluster drill``: which drills, how often, and its output."""
 
 import argparse
+import itertools
 import json
+import random
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -11,7 +13,7 @@ from ganeti.constants import ecodes, exitcodes
 from ganeti.vcluster.drill import report
 from ganeti.vcluster.drill.report import Result
 from ganeti.vcluster.drill.runner import Trial
-from ganeti.vcluster.drill.scenarios import DRILLS
+from ganeti.vcluster.drill.scenarios import DRILLS, PAIRABLE
 from ganeti.vcluster.drill.site import Site
 from ganeti.vcluster.layout import Layout
 from ganeti.vcluster.nodes import NodeControl
@@ -31,6 +33,8 @@ def run(args: argparse.Namespace, load: Load, say: Callable[[str], None]) -> int
             say(f"{name:<16} {drill.text}")
         return exitcodes.EXIT_SUCCESS
     names = _names(args)
+    if args.pairs:
+        say(f"seed {args.seed}")
     site = Site(*load())
     results = []
     with site.prepared():
@@ -51,16 +55,28 @@ def run(args: argparse.Namespace, load: Load, say: Callable[[str], None]) -> int
 
 
 def _names(args: argparse.Namespace) -> list[str]:
-    unknown = [name for name in args.drills if name not in DRILLS]
+    """Return the drills to play, with ``--pairs`` so many random pairs of them."""
+    names = [part for name in args.drills for part in name.split("+")]
+    unknown = [name for name in names if name not in DRILLS]
     if unknown:
         raise errors.OpPrereqError(
             f"drill {unknown[0]}: not known; drills are {', '.join(DRILLS)}",
+            ecodes.ECODE_INVAL,
+        )
+    if alone := [n for n in args.drills if "+" in n and {*n.split("+")} - {*PAIRABLE}]:
+        raise errors.OpPrereqError(
+            f"drill {alone[0]}: drills that end their fault can be played at once,"
+            f" these are {', '.join(PAIRABLE)}",
             ecodes.ECODE_INVAL,
         )
     if args.rounds < 1:
         raise errors.OpPrereqError(
             f"--rounds: wanted at least 1, found {args.rounds}", ecodes.ECODE_INVAL
         )
+    if args.pairs:
+        pairs = ["+".join(pair) for pair in itertools.combinations(PAIRABLE, 2)]
+        chance = random.Random(args.seed)  # noqa: S311 - a repeatable choice
+        return chance.sample(pairs, min(args.pairs, len(pairs)))
     return list(args.drills or DRILLS)
 
 

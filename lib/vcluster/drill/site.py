@@ -4,6 +4,7 @@ Everything that a drill changes is undone: a node is switched on and taken back,
 settings of the cluster are those of before when the drills end.
 """
 
+import concurrent.futures
 import contextlib
 import glob
 import json
@@ -21,7 +22,7 @@ from ganeti.repair import journal
 from ganeti.repair.journal import Entry
 from ganeti.repair.node_lives import Death, DeathState
 from ganeti.utils import files
-from ganeti.vcluster import isolation, network
+from ganeti.vcluster import etcd, isolation, network
 from ganeti.vcluster.drill import proof
 from ganeti.vcluster.layout import DOMAIN, Layout, Node
 from ganeti.vcluster.nodes import NodeControl
@@ -41,9 +42,14 @@ _POLL_S: Final = 0.05
 #: Most seconds until the cluster follows a command of a person.
 PATIENCE_S: Final = 120.0
 _CALL_S: Final = 20.0
-#: Waits while the file "hold" exists, and lies while "lie" exists.
+#: Most seconds until a master daemon answers an easy question.
+_LOOK_S: Final = 3.0
+_FAKETIME: Final = "/usr/lib/*/faketime/libfaketime.so.1"
+#: Waits while the file "hold" exists, and lies while "lie" exists; "odd" is a script
+#: that it runs instead.
 _HELPER: Final = """#!/bin/sh
 # Out-of-band helper of drills: COMMAND NODE.
+[ ! -e '{directory}/odd' ] || . '{directory}/odd'
 if [ -e '{directory}/lie' ]; then
   [ "$1" = power-status ] || exit 0
   : > '{directory}/asked'
@@ -100,7 +106,7 @@ class Site:
             )
         self.layout = layout
         self.control = control
-        self.master = layout.master_node
+        self._leader = layout.master_node
         self._directory = os.path.join(layout.directory, "state", "drill")
 
     # Commands
@@ -117,11 +123,59 @@ class Site:
             )
         return result.stdout
 
-    def call(self, method: str, *args: Any) -> Any:
-        """Call the master daemon."""
-        sockets = self.layout.host_path(self.master, "/var/run/ganeti/socket")
-        with luxi.Client(f"{sockets}/ganeti-query", timeout_s=_CALL_S) as client:
+    def call(
+        self,
+        method: str,
+        *args: Any,
+        node: Node | None = None,
+        timeout_s: float = _CALL_S,
+    ) -> Any:
+        """Call the master daemon; with a node, the one that may run there."""
+        sockets = self.layout.host_path(node or self.master, "/var/run/ganeti/socket")
+        with luxi.Client(
+            f"{sockets}/ganeti-query",
+            timeout_s=timeout_s,
+            connect_timeout_s=0.1 if node else _CALL_S,
+            retries=0,
+        ) as client:
             return client.call(method, args)
+
+    @property
+    def candidates(self) -> list[Node]:
+        """The nodes, the last known master first."""
+        return [self._leader, *self.others(self._leader)]
+
+    @property
+    def master(self) -> Node:
+        """The node whose master daemon answers; waits for one.
+
+        Raises:
+            OpExecError: none answers in time.
+        """
+        self.until("a master daemon answers", self._find_master)
+        return self._leader
+
+    def _find_master(self) -> Node | None:
+        for node in self.candidates:
+            with contextlib.suppress(errors.GenericError, OSError):
+                self.call(
+                    "QueryConfigValues", ["master_node"], node=node, timeout_s=_LOOK_S
+                )
+                self._leader = node
+                return node
+        return None
+
+    def rest(self, seconds: float) -> None:
+        """Let a fault last."""
+        time.sleep(seconds)
+
+    def await_if(self, ask: Callable[[], object], limit_s: float) -> bool:
+        """Wait until a function returns something true; return whether it did."""
+        try:
+            self.until("", ask, limit_s)
+        except errors.OpExecError:
+            return False
+        return True
 
     def until(
         self, wanted: str, ask: Callable[[], T], limit_s: float = PATIENCE_S
@@ -179,7 +233,7 @@ class Site:
         self.run(
             *("gnt-instance", "add", "--no-install", "--no-start", "--no-nics"),
             *("-t", "sharedfile", "-s", "1m", "-o", "tiny+default"),
-            *("-B", "memory=96m", "-n", self.layout.nodes[-1].short),
+            *("-B", "memory=96m", "-n", self.others(self.master)[-1].short),
             *("-H", f"kvm:kernel_args={arguments}", GUEST),
         )
         self.run("gnt-instance", "startup", GUEST)
@@ -208,8 +262,10 @@ class Site:
         limits = ",".join(f"{name}={value}" for name, value in _LIMITS.items())
         words = ("--node-death=yes", f"--automation-limits={limits}")
         self.run("gnt-cluster", "modify", *words)
-        self.control.kill(self.master, _MAINTD)
-        self.control.start_daemon(self.master, _MAINTD)
+        master = self.master
+        with contextlib.suppress(errors.OpPrereqError):
+            self.control.kill(master, _MAINTD)
+        self.control.start_daemon(master, _MAINTD)
 
     def forget(self) -> None:
         """Let it forget deaths; those of two drills would be a mass event."""
@@ -259,6 +315,24 @@ class Site:
         pid = isolation.require_holder(self.layout, node)
         network.cut(pid, [other.address for other in others])
 
+    def isolate(self, node: Node) -> None:
+        """Drop what a node sends to all other nodes and to the store."""
+        pid = isolation.require_holder(self.layout, node)
+        network.cut(pid, self._addresses(node))
+
+    def _addresses(self, node: Node) -> list[str]:
+        """Return all addresses that a node can be cut off from."""
+        servers = etcd.COUNT if self.has_etcd else 0
+        return [
+            *(other.address for other in self.others(node)),
+            *(etcd.address(self.layout, number) for number in range(servers)),
+        ]
+
+    @property
+    def has_etcd(self) -> bool:
+        """Whether the cluster keeps its state in etcd."""
+        return os.path.isdir(os.path.join(self.layout.directory, "etcd"))
+
     def others(self, node: Node) -> list[Node]:
         """Return all nodes but one."""
         return [other for other in self.layout.nodes if other != node]
@@ -270,6 +344,10 @@ class Site:
         if not hold:
             files.remove_file(f"{self._directory}/hold")
 
+    def spoil_helper(self, script: str) -> None:
+        """Let the helper run a shell script before anything else."""
+        files.write_file(f"{self._directory}/odd", script, mode=0o644)
+
     @property
     def is_helper_asked(self) -> bool:
         """Whether the helper was asked for the power status since it lies."""
@@ -277,7 +355,7 @@ class Site:
 
     def stop_lying(self) -> None:
         """Undo `lie`."""
-        for name in ("lie", "hold", "asked"):
+        for name in ("lie", "hold", "asked", "odd"):
             files.remove_file(f"{self._directory}/{name}")
 
     def heal(self) -> None:
@@ -285,7 +363,7 @@ class Site:
         for node in self.layout.nodes:
             pid = isolation.holder(self.layout, node)
             if pid is not None:
-                network.join(pid, [each.address for each in self.others(node)])
+                network.join(pid, self._addresses(node))
 
     def fill_disk(self, node: Node) -> None:
         """Give a node a disk for state and logs that is full, and a new node daemon."""
@@ -304,6 +382,49 @@ class Site:
         self._script(node, _FREE)
         self.control.start_daemon(node, _NODED)
 
+    def shift_clock(self, node: Node, daemons: tuple[str, ...], seconds: int) -> None:
+        """Start daemons of a node again, with another time of day.
+
+        Raises:
+            OpPrereqError: the library that gives it is not installed.
+        """
+        libraries = glob.glob(_FAKETIME)
+        if seconds and not libraries:
+            raise errors.OpPrereqError(
+                "drill: another time of day needs the package libfaketime",
+                ecodes.ECODE_STATE,
+            )
+        words = ["env", f"LD_PRELOAD={libraries[0]}", f"FAKETIME={seconds:+}"]
+        words.append("FAKETIME_DONT_FAKE_MONOTONIC=1")
+        for name in daemons:
+            with contextlib.suppress(errors.OpPrereqError):
+                self.control.kill(node, name)
+        program = os.path.join(_buildconf.TOOLSDIR, "daemon-util")
+        for name in daemons:
+            command = [program, "start", name]
+            result = self.control.run(node, [*words, *command] if seconds else command)
+            # Another node may have become the master.
+            if result.failed and name not in _MASTER_DAEMONS:
+                raise errors.OpExecError(f"drill: {name}: {result.output.strip()}")
+
+    def servers(self, action: str, numbers: tuple[int, ...]) -> None:
+        """Start or kill servers of etcd, counted from 0."""
+        for number in numbers:
+            getattr(etcd, action)(self.layout, number)
+
+    def make_master(self, node: Node) -> None:
+        """Wait until another node is the master; with files a person makes it so."""
+        if not self.has_etcd:
+            result = self.control.run(node, ["gnt-cluster", "master-failover"])
+            if result.failed:
+                raise errors.OpExecError(f"drill: {result.output.strip()}")
+        self.until("another master serves", self._find_master)
+
+    def at_once(self, node: Node, commands: tuple[tuple[str, ...], ...]) -> None:
+        """Run commands on a node at the same time; each may fail."""
+        with concurrent.futures.ThreadPoolExecutor(len(commands)) as pool:
+            list(pool.map(lambda words: self.control.run(node, words), commands))
+
     def _script(self, node: Node, text: str) -> None:
         script = text.format(disk=_DISK, root=shlex.quote(node.root), places=_PLACES)
         result = self.control.run(node, ["sh", "-ec", script])
@@ -314,32 +435,65 @@ class Site:
 
     def kill_master_daemons(self) -> None:
         """Kill the daemons that handle deaths, and start them again."""
+        master = self.master
         for name in _MASTER_DAEMONS:
-            self.control.kill(self.master, name)
+            self.control.kill(master, name)
         for name in _MASTER_DAEMONS:
-            self.control.start_daemon(self.master, name)
+            with contextlib.suppress(errors.OpExecError):
+                # Another node may have become the master.
+                self.control.start_daemon(master, name)
 
-    def take_back(self, node: Node) -> None:
-        """Bring a node back as a person does, with the guest on it or another node.
+    def verify(self) -> None:
+        """Wait until ``gnt-cluster verify`` has nothing to report.
+
+        Raises:
+            OpExecError: it reports errors still.
+        """
+        output = ""
+
+        def is_clean() -> bool:
+            nonlocal output
+            result = self.control.run(self.master, ["gnt-cluster", "verify"])
+            output = result.output
+            return not result.failed and "ERROR" not in output
+
+        if not self.await_if(is_clean, PATIENCE_S):
+            lines = [line for line in output.splitlines() if "ERROR" in line]
+            raise errors.OpExecError(f"verify is not clean: {'; '.join(lines[:4])}")
+
+    def look_after(self) -> None:
+        """Run the watcher on all nodes that are up, as cron does."""
+        for node in self.layout.nodes:
+            if isolation.holder(self.layout, node) is not None:
+                self.control.run(node, ["ganeti-watcher"])
+
+    def mend(self) -> None:
+        """End all faults, as a person does who switches all machines on."""
+        self.heal()
+        self.stop_lying()
+        if self.has_etcd:
+            self.servers("start", tuple(range(etcd.COUNT)))
+        for node in self.layout.nodes:
+            self.control.resume(node)
+            if isolation.holder(self.layout, node) is None:
+                self.control.power_on(node)
+            self._free_disk(node)
+
+    def take_back(self) -> None:
+        """Bring all nodes back as a person does, and the guest on a node of its own.
 
         Raises:
             OpExecError: the cluster is not as before in time.
         """
-        self.heal()
-        self.stop_lying()
-        self.control.resume(node)
-        if isolation.holder(self.layout, node) is None:
-            self.control.power_on(node)
-        self._free_disk(node)
-        row = self.run(
-            "gnt-node", "list", "--no-headers", "-o", "powered,offline", node.name
-        )
-        powered, offline = row.split()
-        if powered != "Y":
-            self.run("gnt-node", "modify", "--node-powered=yes", node.name)
-        if offline == "Y":
-            self.run("gnt-node", "modify", "--offline=no", "--force", node.name)
+        self.mend()
+        words = ("gnt-node", "list", "--no-headers", "-o", "name,powered,offline")
+        for line in self.run(*words).splitlines():
+            name, powered, offline = line.split()
+            if powered != "Y":
+                self.run("gnt-node", "modify", "--node-powered=yes", name)
+            if offline == "Y":
+                self.run("gnt-node", "modify", "--offline=no", "--force", name)
         self.forget()
         if self.guest()[0] == self.master:
-            target = self.layout.nodes[-1].short
+            target = self.others(self.master)[-1].short
             self.run("gnt-instance", "migrate", "-f", "-n", target, GUEST)

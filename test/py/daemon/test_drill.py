@@ -68,10 +68,21 @@ def cluster(cluster_of):
     return cluster_of(4, "kvm", "--isolated", "--monitoring")
 
 
-@pytest.mark.long
+#: Drills of ordinary runs; the others are long.
+SAMPLE = ("freeze-early",)
+
+
 @pytest.mark.root
 @pytest.mark.skipif(os.getuid() != 0, reason="namespaces need root")
-@pytest.mark.parametrize("name", DRILLS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            name, marks=pytest.mark.sampled if name in SAMPLE else pytest.mark.long
+        )
+        for name in DRILLS
+    ],
+)
 def test_each_drill_passes_and_leaves_the_cluster_as_before(cluster, name):
     cluster.command("drill", name)
     info = json.loads(cluster.check("gnt-cluster", "info", "--json"))

@@ -7,12 +7,21 @@ import re
 
 import pytest
 
+from fakes.patience import until
 from ganeti import errors
 from ganeti.repair import node_death
 from ganeti.repair.journal import Decision, Entry, Item
 from ganeti.repair.node_lives import Death, Phase
 from ganeti.vcluster import layout as lay
-from ganeti.vcluster.drill import proof, report, runner, scenarios, session, site
+from ganeti.vcluster.drill import (
+    proof,
+    report,
+    runner,
+    scenarios,
+    session,
+    site,
+    witness,
+)
 from ganeti.vcluster.drill.proof import Boot
 from ganeti.vcluster.drill.report import Result
 
@@ -69,6 +78,12 @@ class FakeControl:
     def pause(self, node):
         self._site.acts.append(f"pause {node.short}")
 
+    def resume(self, node):
+        self._site.acts.append(f"resume {node.short}")
+
+    def power_on(self, node):
+        self._site.acts.append(f"power on {node.short}")
+
     def is_powered(self, _node):
         return self._site.is_on
 
@@ -92,6 +107,9 @@ class FakeSite:
         self.place = self.node
         self.known = {}
         self.journal = []
+        self.submitted = 0
+        self.forgotten = ()
+        self.opresult = []
         #: Events in order, one for each look at something that is missing.
         self.story = []
 
@@ -102,11 +120,36 @@ class FakeSite:
                 return answer
             if self.story:
                 self.story.pop(0)()
-            elif self.place == self.node and "goes on" in wanted:
+            elif self.place == self.node and "guest" in wanted:
                 self.on_disk[-1] = self.on_disk[-1]._replace(
                     counter=self.on_disk[-1].counter + 1
                 )
         raise errors.OpExecError(f"not within 0 s: {wanted}")
+
+    def await_if(self, ask, limit_s):
+        try:
+            return bool(self.until("", ask, limit_s))
+        except errors.OpExecError:
+            return False
+
+    @property
+    def candidates(self):
+        return list(self.layout.nodes)
+
+    def call(self, method, *args, node=None, timeout_s=0.0):
+        """Accept jobs on the first node, and know all of them."""
+        del timeout_s
+        if method == "SubmitJob":
+            if node != self.layout.nodes[0]:
+                raise errors.OpExecError("no master here")
+            self.submitted += 1
+            return self.submitted
+        jobs, fields = args
+        values = {"status": "success", "opresult": self.opresult}
+        return [
+            None if job in self.forgotten else [values[name] for name in fields]
+            for job in jobs
+        ]
 
     def act(self, name):
         return lambda *_args, **_options: self.acts.append(name)
@@ -114,10 +157,9 @@ class FakeSite:
     def __getattr__(self, name):
         if name in ("watch", "heal", "lie", "fill_disk", "kill_master_daemons"):
             return self.act(name)
+        if name in ("rest", "take_back", "verify", "stop_lying", "look_after"):
+            return self.act(name.replace("_", " "))
         raise AttributeError(name)
-
-    def take_back(self, node):
-        self.acts.append(f"take back {node.short}")
 
     def cut(self, node, others):
         names = ",".join(other.short for other in others)
@@ -168,8 +210,20 @@ class FakeSite:
 
 
 @pytest.fixture
-def cluster(tmp_path):
+def cluster(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "Witness", FakeWitness)
     return FakeSite(tmp_path)
+
+
+class FakeWitness(witness.Witness):
+    """Submits one job, in the thread of the test."""
+
+    def __enter__(self):
+        self.jobs.add(self._site.call("SubmitJob", node=self._site.candidates[0]))
+        return self
+
+    def __exit__(self, *_error):
+        pass
 
 
 def play(cluster, name):
@@ -184,7 +238,7 @@ def test_a_node_that_is_killed_passes_when_its_guest_runs_once_elsewhere(cluster
     assert result.journal == 2
     assert result.recovery_s is not None
     assert "fenced, one start, on node2" in result.line
-    assert cluster.acts == ["watch", "kill node4", "take back node4"]
+    assert cluster.acts == ["watch", "kill node4", "take back", "verify"]
 
 
 @pytest.mark.parametrize(
@@ -214,7 +268,7 @@ def test_a_guest_that_moved_in_a_wrong_way_fails(cluster, spoil, problem):
 def test_a_guest_that_never_comes_back_fails_and_the_node_is_taken_back(cluster):
     result = play(cluster, "freeze")
     assert result.problems[0] == "not within 0 s: instance drill.vc.test runs"
-    assert cluster.acts == ["watch", "pause node4", "take back node4"]
+    assert cluster.acts == ["watch", "pause node4", "take back", "verify"]
 
 
 @pytest.mark.parametrize(
@@ -227,7 +281,7 @@ def test_a_guest_that_never_comes_back_fails_and_the_node_is_taken_back(cluster)
 def test_a_cut_has_a_direction(cluster, name, acts):
     cluster.story = [cluster.fence, cluster.move]
     assert play(cluster, name).problems == ()
-    assert cluster.acts[1:-1] == acts
+    assert cluster.acts[1:-2] == acts
 
 
 def test_a_refusal_passes_when_it_is_shown_and_the_guest_goes_on(cluster):
@@ -259,7 +313,7 @@ def test_the_helper_lies_after_it_was_asked(cluster):
     cluster.story = [lambda: cluster.suspect(Phase.FENCING), ask, hold]
     assert play(cluster, "lie").problems == ()
     assert cluster.acts[1] == "lie"
-    assert cluster.acts[-3:] == ["heal", "lie", "take back node4"]
+    assert cluster.acts[-4:] == ["heal", "lie", "take back", "verify"]
 
 
 def test_a_node_that_is_alive_must_not_be_doubted(cluster, monkeypatch):
@@ -287,11 +341,64 @@ def test_the_master_is_killed_in_its_phase_or_a_later_one(cluster, phase):
     assert seen[seen.index("killed") - 1] == phase
 
 
+def test_a_fault_that_ends_passes_when_the_guest_counts_without_a_person(cluster):
+    result = play(cluster, "freeze-early")
+    assert result.problems == ()
+    assert result.jobs == 1
+    assert cluster.acts[:4] == ["watch", "pause node4", "rest", "resume node4"]
+    assert cluster.acts[-2:] == ["take back", "verify"]
+    assert "look after" in cluster.acts
+
+
+def test_a_guest_that_stands_still_after_the_fault_fails(cluster):
+    cluster.place = cluster.layout.nodes[1]
+    result = play(cluster, "freeze-early")
+    assert result.problems[0] == "not within 0 s: the guest counts again"
+
+
+def test_two_faults_at_once_are_about_different_nodes(cluster):
+    assert play(cluster, "freeze-early+back-fenced").problems == ()
+    assert cluster.acts[1:3] == ["pause node4", "kill node2"]
+    ends = ["power on node2", "resume node4"]
+    assert [act for act in cluster.acts if act in ends] == ends
+
+
+@pytest.mark.parametrize(
+    ("forgotten", "opresult", "problem"),
+    [
+        ((1,), [], "1 of 1 acknowledged jobs are lost, first 1"),
+        ((), ['Failed to get "write" lock'], "would have started the guest twice"),
+    ],
+)
+def test_what_is_seen_from_outside_fails_a_drill(cluster, forgotten, opresult, problem):
+    cluster.forgotten, cluster.opresult = forgotten, opresult
+    assert any(problem in text for text in play(cluster, "freeze-early").problems)
+
+
+def test_a_counter_that_goes_back_was_written_twice(cluster):
+    seen = witness.Witness(cluster)
+    for now, counter in ((0.0, 3), (0.5, 4), (7.5, 5), (8.0, 5)):
+        seen.look(Boot("a", counter, 0), now)
+    seen.look(Boot("b", 0, 5), 10.0)
+    assert seen.problems == []
+    assert seen.still_s == 7.0
+    seen.look(Boot("b", 4, 5), 11.0)
+    seen.look(Boot("b", 2, 5), 12.0)
+    assert "from 4 back to 2: two emulators" in seen.problems[0]
+
+
+def test_jobs_go_to_whoever_accepts_them(cluster):
+    with witness.Witness(cluster) as seen:
+        until("two jobs", lambda: len(seen.jobs) > 1)
+    assert seen.unfinished() == []
+    assert seen.problems == []
+
+
 # Command
 def options(*drills, **more):
     return argparse.Namespace(
         **{"drills": list(drills), "list": False, "rounds": 1, "goal": None}
-        | {"json": False}
+        | {"json": False, "pairs": 0, "seed": 0}
         | more
     )
 
@@ -347,6 +454,17 @@ def test_rounds_give_percentiles_and_may_miss_a_goal(played):
     assert lines[-1] == "slower than the goal of 27 s"
 
 
+def test_pairs_are_random_and_repeatable(played):
+    run, names, lines = played
+    run(options(pairs=5, seed=7))
+    assert lines[0] == "seed 7"
+    assert len(set(names)) == 5
+    run(options(pairs=5, seed=7))
+    assert names[:5] == names[5:]
+    run(options(names[0]))
+    assert names[-1] == names[0]
+
+
 def test_json_is_one_document(played):
     run, _names, lines = played
     assert run(options("kill", "lie", json=True)) == 1
@@ -367,6 +485,7 @@ def test_drills_are_listed_with_their_faults(played):
     ("args", "text"),
     [
         (options("flood"), "drill flood: not known; drills are kill, "),
+        (options("kill+cut"), r"drill kill\+cut: drills that end their fault"),
         (options(rounds=0), "--rounds: wanted at least 1, found 0"),
     ],
 )
