@@ -174,12 +174,17 @@ def instance_balloon_memory(node: LocalNode, instance: InstanceX, memory: int) -
 
 
 def info_dict(info: InstanceInfo) -> dict[str, Any]:
-    """Return the wire form of a guest's state and resource use."""
+    """Return the wire form of a guest's state and resource use.
+
+    Only a guest that is stuck has the member ``stuck``.
+    """
+    stuck = {"stuck": info.stuck_s} if info.stuck_s else {}
     return {
         "memory": info.memory_mib,
         "vcpus": info.vcpus,
         "state": int(info.state),
         "time": info.time_s,
+        **stuck,
     }
 
 

@@ -45,7 +45,8 @@ class InstanceInfo(NamedTuple):
     """One guest as the hypervisor sees it.
 
     ``hv_id`` is the hypervisor's own name for it (a process id for kvm), ``time_s``
-    its CPU time in seconds.
+    its CPU time in seconds, ``stuck_s`` the time for which its processors have only
+    spun since a live migration.
     """
 
     name: str
@@ -54,6 +55,7 @@ class InstanceInfo(NamedTuple):
     vcpus: int
     state: GuestState
     time_s: float
+    stuck_s: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -181,6 +181,12 @@ def _running_value(key: str) -> Callable[[Mapping[str, Any]], Cell]:
     return make
 
 
+def _stuck(info: Mapping[str, Any]) -> Cell:
+    if not info or is_shut_down(info):
+        return UNAVAIL
+    return normal(int(info.get("stuck") or 0))
+
+
 def _is_running(info: Mapping[str, Any]) -> Cell:
     return normal(bool(info) and not is_shut_down(info))
 
@@ -228,7 +234,8 @@ def _states(context: QueryContext, rows: Sequence[Instance]) -> list[tuple[Any, 
             state, memory, vcpus = map(info.get, ("state", "memory", "vcpus"))
             # Equal numbers of two types are two texts.
             kinds = (type(memory), type(vcpus))
-            states.append((is_elsewhere(row), state, memory, vcpus, *kinds))
+            stuck = info.get("stuck")
+            states.append((is_elsewhere(row), state, memory, vcpus, *kinds, stuck))
         else:
             states.append((is_elsewhere(row), info is None))
     return states
@@ -266,6 +273,15 @@ FIELDS: Final = (
         constants.QFT_NUMBER,
         "Virtual CPUs in use",
         _of_info(_running_value("vcpus")),
+        live=_INFO,
+    ),
+    Field(
+        "stuck",
+        "Stuck",
+        constants.QFT_NUMBER,
+        "Seconds for which a guest has computed without any input or output since a"
+        " live migration, 0 if it is not stuck",
+        _of_info(_stuck),
         live=_INFO,
     ),
     Field(

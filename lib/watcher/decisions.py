@@ -42,6 +42,7 @@ class InstanceReport(msgspec.Struct, frozen=True):
         secondaries: names of its secondary nodes.
         is_split: its nodes are in several groups.
         primary: name of its primary node.
+        is_stuck: it has made no progress since a live migration.
     """
 
     name: str
@@ -52,6 +53,7 @@ class InstanceReport(msgspec.Struct, frozen=True):
     secondaries: tuple[str, ...] = ()
     is_split: bool = False
     primary: str = ""
+    is_stuck: bool = False
 
 
 class NodeReport(msgspec.Struct, frozen=True):
@@ -93,6 +95,8 @@ class Action(enum.Enum):
     WAIT = "wait"
     #: Its node does not answer or is offline.
     HELPLESS = "cannot be helped"
+    #: Its guest makes no progress, or computes; only a person knows.
+    STUCK = "left alone"
     REFUSE = "refuse"
 
 
@@ -157,6 +161,13 @@ def _judge(
         and instance.admin_state != constants.ADMINST_DOWN
     ):
         return _judge_user_down(instance, fresh(record.cleanup, now), report)
+    if instance.is_stuck:
+        # Without a number, or each round would be a new entry of the journal.
+        why = (
+            "since its live migration its processors have been busy without any input"
+            " or output; look at its console, and reboot it if it does not answer"
+        )
+        return Verdict(instance.name, Action.STUCK, why)
     return Verdict(instance.name, Action.NONE, f"status {status}")
 
 

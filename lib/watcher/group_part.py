@@ -31,6 +31,7 @@ _LEVELS: Final = {
     Action.NONE: logging.DEBUG,
     Action.SILENT: logging.DEBUG,
     Action.GIVE_UP: logging.WARNING,
+    Action.STUCK: logging.WARNING,
     Action.REFUSE: logging.ERROR,
 }
 
@@ -359,6 +360,7 @@ _DECISIONS: Final = {
     Action.GIVE_UP: Decision.REFUSED,
     Action.SILENT: Decision.REFUSED,
     Action.HELPLESS: Decision.REFUSED,
+    Action.STUCK: Decision.REFUSED,
     Action.REFUSE: Decision.REFUSED,
 }
 

@@ -8,7 +8,7 @@ from ganeti.watcher.decisions import GroupReport, InstanceReport, NodeReport
 
 _INSTANCE: Final = (
     *("name", "status", "admin_state", "disks_active", "disk_template"),
-    *("pnode", "snodes"),
+    *("pnode", "snodes", "stuck"),
 )
 _NODE: Final = ("name", "bootid", "offline")
 _UNFINISHED: Final = ("queued", "waiting", "canceling", "running")
@@ -70,6 +70,7 @@ def _instance(row: Mapping[str, Any], members: frozenset[str]) -> InstanceReport
         secondaries=tuple(row["snodes"] or ()),
         is_split=not members.issuperset(row["snodes"] or ()),
         primary=row["pnode"] or "",
+        is_stuck=bool(row["stuck"]),
     )
 
 

@@ -18,6 +18,7 @@ from ganeti.hypervisor.kvm import (
     departure,
     launch,
     migration,
+    progress,
     runtime,
     taps,
 )
@@ -112,6 +113,7 @@ def finalize_destination(
     if guest.alive_pid() is None:
         raise errors.HypervisorError(f"instance {guest.name}: did not arrive")
     _go_on(effects, guest)
+    progress.begin(effects, guest)
     plan = runtime.load(guest)
     for index, nic in enumerate(plan.nics):
         tap = taps.read_name(guest, nic.uuid)

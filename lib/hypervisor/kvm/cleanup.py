@@ -11,7 +11,7 @@ from ganeti.hypervisor.kvm import departure, files, runtime, security, shares, t
 from ganeti.hypervisor.kvm.files import Files
 
 _SOCKETS: Final = ("monitor", "serial", "qmp", "kvmd", "qga")
-_MARKERS: Final = ("shutdown", "frozen", "arrival", "sent")
+_MARKERS: Final = ("shutdown", "frozen", "arrival", "sent", "progress")
 
 
 def remove(effects: NodeEffects, guest: Files) -> None:

@@ -40,6 +40,7 @@ from ganeti.hypervisor.kvm import (
     hotplug,
     launch,
     layout,
+    progress,
     runtime,
     sending,
     shares,
@@ -240,7 +241,7 @@ class KvmHypervisor(Hypervisor):
         with contextlib.suppress(errors.HypervisorError):
             agent.thaw_abandoned(guest)
         memory, vcpus = _configured_size(files.command_line(pid))
-        state = GuestState.RUNNING
+        state, stuck_s = GuestState.RUNNING, 0.0
         with (
             contextlib.suppress(errors.HypervisorError),
             Qmp(guest.control("kvmd"), name) as qmp,
@@ -256,8 +257,9 @@ class KvmHypervisor(Hypervisor):
                 # One that waits for the word of its source does not run.
                 state = GuestState.SHUTDOWN
             memory = qmp.execute("query-balloon")["actual"] // MIB
+            stuck_s = progress.stuck_s(self._effects, guest, pid, qmp)
         used = files.cpu_time_s(pid)
-        return InstanceInfo(name, str(pid), memory, vcpus, state, used)
+        return InstanceInfo(name, str(pid), memory, vcpus, state, used, stuck_s)
 
     def all_infos(
         self, hvparams: Mapping[str, Any] | None = None

@@ -6,6 +6,7 @@ section 2.1. This module does not connect to guests.
 
 import contextlib
 import dataclasses
+import glob
 import hashlib
 import os
 import signal
@@ -88,6 +89,11 @@ class Files:
     def sent_marker(self) -> str:
         """File that exists while a guest is stopped here to be sent."""
         return self.marker("sent")
+
+    @property
+    def progress_note(self) -> str:
+        """Note about a guest that has arrived, see `progress`."""
+        return self.marker("progress")
 
     @property
     def runtime(self) -> str:
@@ -191,6 +197,21 @@ def cpu_time_s(pid: int) -> float:
         return 0.0
     # utime and stime are fields 14 and 15 of proc(5); fields 1 and 2 end at the ")".
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def wanted_time_s(pid: int) -> float:
+    """Return the processor time that a process has used or waited for, in seconds.
+
+    On a busy node a guest that spins uses less than a processor.
+    """
+    nanoseconds = 0
+    for path in glob.glob(f"/proc/{pid}/task/*/schedstat"):
+        with contextlib.suppress(OSError, ValueError):
+            used, waited, _slices = file_utils.text_of(
+                path, file_utils.MAX_PROC
+            ).split()
+            nanoseconds += int(used) + int(waited)
+    return nanoseconds / 1e9
 
 
 def end_process(effects: NodeEffects, files: Files) -> None:

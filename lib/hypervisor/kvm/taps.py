@@ -155,6 +155,15 @@ def read_name(files: Files, key: str) -> str | None:
         return None
 
 
+def names(files: Files) -> set[str]:
+    """Return the taps of a guest's NICs."""
+    try:
+        keys = os.listdir(files.nics)
+    except FileNotFoundError:
+        return set()
+    return {name for key in keys if (name := read_name(files, key))}
+
+
 def leave_switch(effects: NodeEffects, files: Files, nic: NicX) -> None:
     """Remove a tap that the emulator does not have any more from its switch.
 

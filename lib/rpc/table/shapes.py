@@ -25,6 +25,7 @@ class _Guest(TypedDict, total=False):
     vcpus: Number
     time: Number
     state: int | str
+    stuck: Number
 
 
 class _Host(TypedDict, total=False):

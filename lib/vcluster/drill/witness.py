@@ -1,4 +1,4 @@
-"""What a drill is judged by from outside: the counter of the guest, and jobs.
+"""Judgement of drills from outside: by the counter of the guest, and by jobs.
 
 During a drill jobs are submitted twice a second to whoever is the master, and the disk
 of the guest is read. Afterwards each job whose id was returned must be known, and no

@@ -74,6 +74,18 @@ def test_a_node_that_says_nothing_of_use_names_none(answer):
     assert all("problems" not in known[name] for name in names)
 
 
+def test_a_guest_that_is_stuck_is_a_problem_of_any_instance():
+    eng, (first, _second, third, _fourth) = engine(
+        {"guest-files": {"inst1.example.com": ["tpm"]}}
+    )
+    runs = {first: RUNS | {"stuck": 190.5}, third: RUNS | {"stuck": 700.0}}
+    eng.rpc.script["all_instances_info"] = runs
+    known = info(eng)
+    assert [each["state"] for each in known[first]["problems"]] == ["stuck", "tpm"]
+    (stuck,) = known[third]["problems"]
+    assert stuck["text"].startswith("for 700 seconds since its live migration")
+
+
 def test_static_details_ask_no_node():
     eng, _names = engine({})
     info(eng, static=True)

@@ -481,7 +481,7 @@ def test_the_list_has_guests_alone_in_order():
     )
     rows = listing.guests(listing.domains(text))
     assert [each.name for each in rows] == ["web1", "web2"]
-    assert rows[1].info == ("web2", "3", 96, 1, GuestState.RUNNING, 3.8)
+    assert rows[1].info == ("web2", "3", 96, 1, GuestState.RUNNING, 3.8, 0.0)
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,15 @@ def test_only_instances_that_are_down_are_started(status):
     assert verdict.reason
 
 
+def test_a_guest_that_is_stuck_is_named_and_left_alone():
+    verdict = judge(report(instance(is_stuck=True)))
+    assert verdict.action is Action.STUCK
+    assert "look at its console" in verdict.reason
+    # While it does not run, that is the matter.
+    down = instance("ERROR_down", is_stuck=True)
+    assert judge(report(down)).action is Action.RESTART
+
+
 def test_each_instance_gets_a_verdict_in_order_of_names():
     verdicts = decisions.judge_instances(
         report(instance(name="b"), instance("ERROR_down", name="a")), records.EMPTY, NOW

@@ -17,6 +17,7 @@ INSTANCE = {
     "disk_template": "drbd",
     "pnode": "n1",
     "snodes": ["n2"],
+    "stuck": 0,
 }
 NODE = {"name": "n1", "bootid": "b1", "offline": False}
 
@@ -57,6 +58,7 @@ def test_all_that_the_master_says_of_an_instance_is_in_its_report():
         is_split=False,
         primary="n1",
     )
+    assert instance(stuck=240).is_stuck
     assert instance(disks_active=False).disks_active is False
 
 

@@ -1,0 +1,151 @@
+"""Guests that stopped making progress at a live migration.
+
+A guest whose processors only spin looks like one that computes. It differs in what it
+does besides: since the migration it has read and written nothing, sent nothing, and its
+agent, if it had one, is silent. A note begins at the arrival; each look at the guest
+compares with it, and a guest that does something, or rests, loses its note after some
+minutes. Nothing is done to a guest that is stuck: only a person knows whether it
+computes.
+"""
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any, Final, Self
+
+import msgspec
+
+from ganeti import errors
+from ganeti.hypervisor.base import NodeEffects
+from ganeti.hypervisor.kvm import agent, files, taps
+from ganeti.hypervisor.kvm.files import Files
+from ganeti.hypervisor.kvm.qmp import Qmp
+from ganeti.utils import files as file_utils
+
+#: Seconds without input and output until a guest is stuck: if its agent fell silent,
+#: and if it had none, so that it may be one that computes.
+SILENT_S: Final = 180.0
+QUIET_S: Final = 600.0
+#: Seconds after its arrival for which a guest that makes progress is observed.
+OBSERVED_S: Final = 900.0
+#: Least part of one processor that a guest which spins uses, or waits for.
+_BUSY: Final = 0.9
+_OPERATIONS: Final = ("rd_operations", "wr_operations", "flush_operations")
+_MAX_NOTE: Final = 1000
+_FRAMES: Final = "/sys/class/net/{tap}/statistics/rx_packets"
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True):
+    """The last progress of a guest that has arrived.
+
+    Attributes:
+        pid: its emulator.
+        arrived: monotonic time of its arrival, in seconds.
+        since: the same of the last look that found progress.
+        work: operations on its disks and frames that it sent.
+        cpu_s: processor time that the emulator used or waited for.
+        is_silent: whether it had an agent that does not answer; None before the
+            question.
+    """
+
+    pid: int
+    arrived: float
+    since: float
+    work: int
+    cpu_s: float
+    is_silent: bool | None = None
+
+    def after(self, now: float, work: int, cpu_s: float) -> Self | None:
+        """Return the note after a look; None if the guest needs no further one."""
+        if work != self.work:
+            if now - self.arrived > OBSERVED_S:
+                return None
+            return msgspec.structs.replace(
+                self, since=now, work=work, cpu_s=cpu_s, is_silent=None
+            )
+        if now - self.arrived > OBSERVED_S and not self.spins(now, cpu_s):
+            return None
+        return self
+
+    def spins(self, now: float, cpu_s: float) -> bool:
+        """Return whether the guest only used its processors since the last progress."""
+        return cpu_s - self.cpu_s >= _BUSY * (now - self.since)
+
+    def stuck_s(self, now: float, cpu_s: float) -> float:
+        """Return for how long the guest has been stuck, in seconds; 0 if it is not."""
+        limit_s = SILENT_S if self.is_silent else QUIET_S
+        time_s = now - self.since
+        return time_s if time_s >= limit_s and self.spins(now, cpu_s) else 0.0
+
+
+def begin(effects: NodeEffects, guest: Files) -> None:
+    """Note that a running guest has arrived. Without the note it is not observed."""
+    pid = guest.alive_pid()
+    if pid is None:
+        return
+    now, cpu_s = effects.clock.monotonic(), files.wanted_time_s(pid)
+    note = Note(pid=pid, arrived=now, since=now, work=-1, cpu_s=cpu_s)
+    with contextlib.suppress(OSError):
+        file_utils.write_file(guest.progress_note, msgspec.json.encode(note))
+
+
+def stuck_s(effects: NodeEffects, guest: Files, pid: int, qmp: Qmp) -> float:
+    """Return for how long a guest has been stuck, in seconds; 0 if it is not.
+
+    Raises:
+        HypervisorError: the emulator does not answer.
+    """
+    before = _read(guest)
+    if before is None:
+        return 0.0
+    now, cpu_s = effects.clock.monotonic(), files.wanted_time_s(pid)
+    note = before.after(now, _work(guest, qmp), cpu_s) if before.pid == pid else None
+    if note is None:
+        file_utils.remove_file(guest.progress_note)
+        return 0.0
+    if (
+        note.is_silent is None
+        and now - note.since >= SILENT_S
+        and note.spins(now, cpu_s)
+    ):
+        is_silent = _has_agent(qmp) and not _answers(guest)
+        note = msgspec.structs.replace(note, is_silent=is_silent)
+    if note != before:
+        with contextlib.suppress(OSError):
+            file_utils.write_file(guest.progress_note, msgspec.json.encode(note))
+    return note.stuck_s(now, cpu_s)
+
+
+def _read(guest: Files) -> Note | None:
+    try:
+        data = file_utils.read_start(guest.progress_note, _MAX_NOTE)
+        return msgspec.json.decode(data, type=Note)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _work(guest: Files, qmp: Qmp) -> int:
+    """Return operations on disks and frames sent by a guest."""
+    rows: list[Mapping[str, Any]] = qmp.execute("query-blockstats")
+    work: int = sum(row["stats"][name] for row in rows for name in _OPERATIONS)
+    return work + sum(_frames(tap) for tap in taps.names(guest))
+
+
+def _frames(tap: str) -> int:
+    try:
+        return int(file_utils.text_of(_FRAMES.format(tap=tap), file_utils.MAX_PROC))
+    except (OSError, ValueError):
+        return 0
+
+
+def _has_agent(qmp: Qmp) -> bool:
+    """Return whether a program in the guest has its end of the channel open."""
+    rows: list[Mapping[str, Any]] = qmp.execute("query-chardev")
+    return any(row["label"] == "qga0" and row["frontend-open"] for row in rows)
+
+
+def _answers(guest: Files) -> bool:
+    try:
+        with agent.Agent(guest.control("qga"), guest.name):
+            return True
+    except errors.HypervisorError:
+        return False
