@@ -223,6 +223,8 @@ def filled_diskparams(options: InitOptions) -> dict[str, dict[str, Any]]:
         )
         for name, table in params.DISK.items()
     }
+    for name, values in filled.items():
+        disk_parameters.check_stripes(values, f"disk template {name}: parameter")
     if options.vg_name and not options.diskparams.get("drbd", {}).get("metavg"):
         filled["drbd"]["metavg"] = options.vg_name
     return filled

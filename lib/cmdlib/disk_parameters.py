@@ -21,6 +21,13 @@ _CHOICES: Final = {
 }
 #: lvcreate(8) has no more stripes.
 _STRIPES: Final = (1, 128)
+#: In KiB, see lvcreate(8): powers of two; the extents of the volume group bound them
+#: besides, which a node compares when it creates a volume.
+_STRIPE_SIZES: Final = tuple(1 << bit for bit in range(2, 21))
+#: Parameter with the size of stripes -> parameter with their number.
+_STRIPED: Final = {
+    f"{prefix}stripe_size": f"{prefix}stripes" for prefix in ("", "data-", "meta-")
+}
 #: In KiB/s, as drbdsetup(8) has it.
 _FASTEST: Final = 4194304
 #: Least and largest number; those of DRBD are in drbdsetup(8).
@@ -64,6 +71,20 @@ def typed(
     return out
 
 
+def check_stripes(values: Mapping[str, Any], what: str) -> None:
+    """Refuse a size of stripes where volumes have one stripe; takes values in force.
+
+    Raises:
+        OpPrereqError: names the parameter, its value and the one that it needs.
+    """
+    for size, count in _STRIPED.items():
+        if values.get(size) and values.get(count, 1) == 1:
+            raise errors.OpPrereqError(
+                f"{what} {size}: {values[size]} needs {count} of 2 or more, found 1",
+                ecodes.ECODE_INVAL,
+            )
+
+
 def _check(name: str, value: Any, what: str) -> None:
     if choices := _CHOICES.get(name):
         if value not in choices:
@@ -71,6 +92,11 @@ def _check(name: str, value: Any, what: str) -> None:
     elif bounds := _BOUNDS.get(name):
         if not bounds[0] <= value <= bounds[1]:
             raise _wrong(what, f"{bounds[0]} to {bounds[1]}", value)
+    elif name in _STRIPED:
+        if value and value not in _STRIPE_SIZES:
+            low, high = _STRIPE_SIZES[0], _STRIPE_SIZES[-1]
+            wanted = f"0, or a power of two from {low} to {high} (KiB)"
+            raise _wrong(what, wanted, value)
     elif name in _NAMES:
         if not _NAME.fullmatch(value):
             raise _wrong(what, "a name of letters, digits and +_.:-", value)

@@ -124,19 +124,27 @@ def new_disk_parameters(
     old: Mapping[str, Mapping[str, Any]],
     given: Mapping[Any, Mapping[str, Any]] | None,
     *,
-    for_group: bool,
+    inherited: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """Return disk parameters with changes: template -> values.
+
+    Args:
+        old: present ones.
+        given: changes.
+        inherited: of a group, those of the cluster.
 
     Raises:
         OpPrereqError: unknown template or name, or wrong value.
     """
     out = {template: dict(values) for template, values in old.items()}
     for template, values in (given or {}).items():
+        what = f"disk parameter {template}"
         changes = disk_parameters.typed(
-            template, values, f"disk parameter {template}", allow_default=for_group
+            template, values, what, allow_default=inherited is not None
         )
         out[template] = typed_params.merge(out.get(template, {}), changes)
+        below = (inherited or {}).get(template, {})
+        disk_parameters.check_stripes({**below, **out[template]}, what)
     return out
 
 

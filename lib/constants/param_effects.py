@@ -49,7 +49,10 @@ _NODE: Final = {
 }
 _DISK: Final = {
     **dict.fromkeys(
-        ("data-stripes", "meta-stripes", "metavg", "pool", "stripes", "volume"),
+        (
+            *("data-stripe_size", "data-stripes", "meta-stripe_size", "meta-stripes"),
+            *("metavg", "pool", "stripe_size", "stripes", "volume"),
+        ),
         NEW_DISKS,
     ),
     "access": START,

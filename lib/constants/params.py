@@ -133,6 +133,9 @@ DISK: Final[dict[str, dict[str, Param]]] = {
         "c-plan-ahead": Param(
             "int", 20, "how far dynamic sync looks ahead, tenths of a second"
         ),
+        "data-stripe_size": Param(
+            "int", 0, "KiB of data volumes that a stripe has; 0 for the default of LVM"
+        ),
         "data-stripes": Param(
             "int", 1, "physical volumes across which data volumes are striped"
         ),
@@ -146,6 +149,11 @@ DISK: Final[dict[str, dict[str, Param]]] = {
             "bool", False, "adapt the sync speed to the load, with the parameters c-..."
         ),
         "meta-barriers": Param("bool", False, "disable metadata flushes"),
+        "meta-stripe_size": Param(
+            "int",
+            0,
+            "KiB of metadata volumes that a stripe has; 0 for the default of LVM",
+        ),
         "meta-stripes": Param(
             "int", 1, "physical volumes across which metadata volumes are striped"
         ),
@@ -188,6 +196,9 @@ DISK: Final[dict[str, dict[str, Param]]] = {
         "volume": Param("string", "gv0", "name of the gluster volume", form=forms.NAME),
     },
     "plain": {
+        "stripe_size": Param(
+            "int", 0, "KiB of a volume that a stripe has; 0 for the default of LVM"
+        ),
         "stripes": Param("int", 1, "physical volumes across which a volume is striped"),
     },
     "rbd": {

@@ -140,15 +140,15 @@ def disk(
 
 
 def _complete_drbd(snapshot: objects.Snapshot, item: objects.Disk, wire: Wire) -> None:
-    """Add the data of both nodes; use the mirror's stripes for its volumes.
+    """Add the data of both nodes; give its volumes the stripes of the mirror.
 
     What is left of a disk on one node may be older than the removal of the other node;
     without its address, nothing connects.
     """
-    volumes = ("data-stripes", "meta-stripes")
-    for child, name in zip(wire["children"], volumes, strict=False):
-        if name in wire["params"]:
-            child["params"]["stripes"] = wire["params"][name]
+    for child, prefix in zip(wire["children"], ("data-", "meta-"), strict=False):
+        for name in ("stripe_size", "stripes"):
+            if prefix + name in wire["params"]:
+                child["params"][name] = wire["params"][prefix + name]
     first, second, port, first_minor, second_minor, _secret = item.logical_id
     minors = {first: first_minor, second: second_minor}
     addresses = {

@@ -30,7 +30,8 @@ _CHANGE_TIMEOUT_S: Final = 600.0
 _MAX_OUTPUT: Final = 32 * 1024 * 1024
 _VOLUME_FIELDS: Final = "vg_name,lv_name,lv_size,lv_attr,devices,lv_tags,origin"
 _UNIT_FIELDS: Final = (
-    "pv_name,vg_name,pv_size,pv_free,pv_used,pv_attr,pv_missing,pv_pe_alloc_count"
+    "pv_name,vg_name,pv_size,pv_free,pv_used,pv_attr,pv_missing,pv_pe_alloc_count,"
+    "vg_extent_size"
 )
 #: See lvm(8), "valid names"; its reserved words, which it uses for parts of volumes.
 _NAME: Final = re.compile(r"(?!-)[A-Za-z0-9+_.-]{1,127}")
@@ -110,6 +111,7 @@ class PhysicalVolume:
         is_allocatable: whether new volumes may be placed on it.
         is_missing: whether its device cannot be read.
         is_empty: whether no extent is in use.
+        extent_mib: size of the extents of its group, 0 without one.
     """
 
     name: str
@@ -120,6 +122,7 @@ class PhysicalVolume:
     is_allocatable: bool
     is_missing: bool
     is_empty: bool
+    extent_mib: float = 0.0
 
     @property
     def is_usable(self) -> bool:
@@ -213,6 +216,7 @@ def _physical_volume(row: Mapping[str, Any]) -> PhysicalVolume:
         is_allocatable=row["pv_attr"].startswith("a"),
         is_missing=bool(row["pv_missing"]),
         is_empty=row["pv_pe_alloc_count"] == "0",
+        extent_mib=float(row["vg_extent_size"] or 0),
     )
 
 

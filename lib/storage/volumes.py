@@ -46,6 +46,14 @@ class VolumeDisk(Device):
     def _key(self) -> str:
         return f"{self._group}/{self._name}"
 
+    def _parameter(self, name: str) -> int:
+        """Return a whole number of the disk's parameters, 0 if it is not there."""
+        return int((self.disk.params or {}).get(name) or 0)
+
+    @property
+    def _stripe_kib(self) -> int:
+        return self._parameter("stripe_size")
+
     def _find(self) -> lvm.Volume | None:
         return lvm.volume(self._process, self._group, self._name)
 
@@ -111,7 +119,7 @@ class VolumeDisk(Device):
         """
         if self._active_bytes() is not None:
             return False
-        stripes = int((self.disk.params or {}).get("stripes") or 1)
+        stripes = self._parameter("stripes") or 1
         units: Sequence[lvm.PhysicalVolume] = ()
         is_plain = not exclusive and stripes == 1
         problem: str | None = None
@@ -140,6 +148,12 @@ class VolumeDisk(Device):
         units = lvm.physical_volumes(self._process, self._group)
         if not units:
             raise self.error(f"this node has no volume group {self._group}")
+        extent_kib = int(units[0].extent_mib * 1024)
+        if self._stripe_kib > extent_kib:
+            raise self.error(
+                f"stripe_size is {self._stripe_kib} KiB; volume group {self._group}"
+                f" has extents of {extent_kib} KiB, which a stripe cannot exceed"
+            )
         if exclusive:
             chosen = self._empty_units(units, size_mib)
             # Each of them gets a part of the disk, so that none counts as empty.
@@ -164,7 +178,11 @@ class VolumeDisk(Device):
         if info:
             common += ["--addtag", _tag(info)]
         where = ("--", self._group, *(unit.name for unit in units))
-        striped = ("--stripes", str(stripes)) if stripes > 1 else ()
+        striped: tuple[str, ...] = ()
+        if stripes > 1:
+            striped = ("--stripes", str(stripes))
+            if self._stripe_kib:
+                striped += ("--stripesize", f"{self._stripe_kib}k")
         problem = self._run(*common, *striped, *where)
         if problem is not None and striped and _TAKEN not in problem:
             # Striped space needs as much on each physical volume.
@@ -241,10 +259,14 @@ class VolumeDisk(Device):
         self._check_space(usable, int(wanted - present.size_mib))
         test = ("--test",) if dryrun else ()
         size = ("--size", f"{wanted}m", "--", self._key)
-        self._change(
-            f"cannot grow to {wanted} MiB",
-            *("lvextend", *test, *size, *(unit.name for unit in usable)),
-        )
+        where = (*size, *(unit.name for unit in usable))
+        # LVM takes number and size of the stripes from the last segment.
+        problem = self._run("lvextend", *test, *where)
+        if problem is not None and len(present.devices) > 1:
+            # Striped space needs as much on each physical volume.
+            problem = self._run("lvextend", *test, "--stripes", "1", *where)
+        if problem is not None:
+            raise self.error(f"cannot grow to {wanted} MiB: {problem}")
 
     def rename(self, new_id: tuple[Any, ...]) -> None:
         """Give the volume another name in its group; never that of another volume."""

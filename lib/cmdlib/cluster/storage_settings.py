@@ -51,7 +51,7 @@ def changes(op: opcodes.ClusterSetParams, snapshot: objects.Snapshot) -> dict[st
         out["drbd_usermode_helper"] = op.drbd_helper or None
     if op.diskparams is not None:
         out["diskparams"] = policy.new_disk_parameters(
-            cluster.diskparams, op.diskparams, for_group=False
+            cluster.diskparams, op.diskparams
         )
     if op.ipolicy is not None:
         out["ipolicy"] = policy.new_policy(cluster.ipolicy, op.ipolicy, for_group=False)

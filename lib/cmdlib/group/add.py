@@ -23,7 +23,7 @@ class GroupAdd(LogicalUnit[opcodes.GroupAdd]):
         self.ndparams = typed_params.node(given.ndparams or {})
         self.ipolicy = policy.new_policy({}, given.ipolicy, for_group=True)
         self.diskparams = policy.new_disk_parameters(
-            {}, given.diskparams, for_group=True
+            {}, given.diskparams, inherited=self.ctx.snapshot.cluster.diskparams
         )
         self.hv_state = state_params.new_hv_state({}, given.hv_state)
         self.disk_state = state_params.new_disk_state({}, given.disk_state)

@@ -83,7 +83,9 @@ class GroupSetParams(LogicalUnit[opcodes.GroupSetParams]):
             alloc_policy=self.op.alloc_policy or group.alloc_policy,
             ndparams=typed_params.merge(group.ndparams, self.ndparams),
             diskparams=policy.new_disk_parameters(
-                group.diskparams, self.op.diskparams, for_group=True
+                group.diskparams,
+                self.op.diskparams,
+                inherited=self.ctx.snapshot.cluster.diskparams,
             ),
             ipolicy=policy.new_policy(group.ipolicy, self.op.ipolicy, for_group=True),
             hv_state_static=state_params.new_hv_state(

@@ -65,6 +65,7 @@ def test_volumes_live_as_their_disks_and_a_failed_disk_is_taken_out(volumes):
     machines = volumes
     _used_disks_are_refused(machines)
     _life_of_a_disk(machines)
+    _stripes(machines)
     _container(machines)
     _adoption(machines)
     _a_disk_fails(machines)
@@ -109,6 +110,39 @@ def _life_of_a_disk(machines):
     assert machines.check("head", "-n", "1", f"/dev/{GROUP}/{name}") == "kept\n"
     machines.check("gnt-instance", "remove", "-f", WEB1)
     assert sizes(machines) == {}
+
+
+def _segments(machines):
+    """Return (number of stripes, their size in KiB) of each segment."""
+    text = machines.check(
+        *("lvs", "--segments", "--noheadings", "--units", "k", "--nosuffix"),
+        *("-o", "stripes,stripe_size", GROUP),
+    )
+    return [
+        tuple(int(float(word)) for word in row.split()) for row in text.splitlines()
+    ]
+
+
+def _stripes(machines):
+    """Volumes have stripes of the wanted size, also where they have grown."""
+    modify = ("gnt-cluster", "modify", "-D")
+    machines.check(*modify, "plain:stripes=2,stripe_size=256")
+    machines.check(*ADD, "--disk", "0:size=200m", WEB1)
+    assert _segments(machines) == [(2, 256)]
+    grow = ("gnt-instance", "grow-disk", "--ignore-ipolicy", WEB1, "0")
+    machines.check(*grow, "104m")
+    assert _segments(machines) == [(2, 256)]
+    # With the space left on one disk alone, it grows without stripes.
+    machines.check("pvchange", "-x", "n", "/dev/vdc")
+    machines.check(*grow, "64m")
+    assert _segments(machines) == [(2, 256), (1, 0)]
+    machines.check("pvchange", "-x", "y", "/dev/vdc")
+    machines.check("gnt-instance", "remove", "-f", WEB1)
+    machines.check(*modify, "plain:stripe_size=8192")
+    text = machines.refuse(*ADD, "--disk", "0:size=200m", WEB1)
+    assert f"volume group {GROUP} has extents of 4096 KiB" in text
+    assert "needs stripes of 2 or more" in machines.refuse(*modify, "plain:stripes=1")
+    machines.check(*modify, "plain:stripes=1,stripe_size=0")
 
 
 def _container(machines):

@@ -80,6 +80,7 @@ class FakeLvm:
                     "pv_attr": "a--" if unit.is_allocatable else "u--",
                     "pv_missing": "missing" if unit.is_missing else "",
                     "pv_pe_alloc_count": str(unit.extents - unit.free),
+                    "vg_extent_size": f"{EXTENT_MIB}.00" if unit.group else "",
                 }
                 for unit in self.physical
             ],
@@ -149,7 +150,7 @@ class FakeLvm:
 
     def _lvcreate(self, words):
         valued = {"--wipesignatures", "--zero", "--size", "--name", "--stripes"}
-        options, rest = self._split(words, valued | {"--addtag"})
+        options, rest = self._split(words, valued | {"--addtag", "--stripesize"})
         size = int(options["--size"][0].removesuffix("m"))
         group, *named = rest
         if "--snapshot" in options:
@@ -194,12 +195,14 @@ class FakeLvm:
                 unit.used.pop(gone, None)
 
     def _lvextend(self, words):
-        options, (volume, *named) = self._split(words, {"--size"})
+        options, (volume, *named) = self._split(words, {"--size", "--stripes"})
         more = int(options["--size"][0].removesuffix("m")) - self.size_of(volume)
         units = [u for u in self._units(volume.split("/")[0]) if u.name in named]
         if "--test" in options:
             return 0, "", ""
-        if not self._allocate(volume, more, units):
+        striped = sum(volume in unit.used for unit in self.physical)
+        stripes = int(options.get("--stripes", [striped])[0])
+        if not self._allocate(volume, more, units, stripes):
             return 5, "", "  Insufficient free space\n"
         return 0, "", ""
 

@@ -79,6 +79,7 @@ MINMAX = clusters.EXAMPLE["cluster"]["ipolicy"]["minmax"][0]
         ),
         ({"diskparams": {"drbd": {"protocol": "Z"}}}, "wanted one of A, B, C"),
         ({"diskparams": {"plain": {"stripes": 200}}}, "wanted 1 to 128, found 200"),
+        ({"diskparams": {"plain": {"stripe_size": 64}}}, "needs stripes of 2 or more"),
         ({"diskparams": {"rbd": {"pool": "-p"}}}, "wanted a name .* found '-p'"),
         ({"ndparams": {"bogus": 1}}, "unknown"),
     ],

@@ -59,11 +59,14 @@ def test_ndparams_go_cluster_group_node():
 
 def test_diskparams_go_builtin_cluster_group():
     snapshot = simulation(diskparams={"plain": {"stripes": 2}})
-    assert params.fill_diskparams(snapshot, GROUP, "plain") == {"stripes": 2}
+    assert params.fill_diskparams(snapshot, GROUP, "plain") == {
+        "stripes": 2,
+        "stripe_size": 0,
+    }
     assert params.fill_diskparams(snapshot, GROUP, "drbd")["protocol"] == "C"
     group = snapshot.nodegroups[GROUP].replace(diskparams={"plain": {"stripes": 3}})
     snapshot = snapshot.apply([Update("nodegroups", GROUP, group)])
-    assert params.fill_diskparams(snapshot, GROUP, "plain") == {"stripes": 3}
+    assert params.fill_diskparams(snapshot, GROUP, "plain")["stripes"] == 3
 
 
 def test_osparams_go_os_variant_instance():

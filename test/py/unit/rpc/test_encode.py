@@ -32,8 +32,9 @@ def test_each_end_of_a_mirror_learns_its_own_minor():
         assert ends["local-minor"] == minor
         assert ends["port"] == port
         assert ends["remote-ip"] == snapshot.nodes[there].secondary_ip
-    stripes = data["params"]["data-stripes"]
-    assert data["children"][0]["params"]["stripes"] == stripes
+    for child, prefix in zip(data["children"], ("data-", "meta-"), strict=True):
+        for name in ("stripes", "stripe_size"):
+            assert child["params"][name] == data["params"][prefix + name]
 
 
 def test_private_parameters_are_in_the_private_form_alone():

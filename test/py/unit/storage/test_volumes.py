@@ -53,6 +53,27 @@ def test_stripes_are_used_as_far_as_there_are_physical_volumes(tools):
     assert tools.size_of("xenvg/b.disk0") == 480
 
 
+def test_stripes_have_the_wanted_size(tools):
+    sized = {"stripes": 2, "stripe_size": 256}
+    disk(tools, size=80, params=sized).create(80)
+    assert "--stripes 2 --stripesize 256k" in tools.lines[-1]
+    # Of one stripe, or of the default size, LVM gets none.
+    disk(tools, "b.disk0", "other", size=8, params=sized).create(8)
+    disk(tools, "c.disk0", size=8, params=sized | {"stripe_size": 0}).create(8)
+    assert not any("--stripesize" in line for line in tools.lines[2:])
+    wide = disk(tools, "d.disk0", size=8, params={"stripes": 2, "stripe_size": 8192})
+    with pytest.raises(errors.BlockDeviceError, match=r"8192 KiB; .* of 4096 KiB"):
+        wide.create(8)
+
+
+def test_a_striped_volume_grows_without_stripes_where_space_is_on_one_alone(tools):
+    grown = disk(tools, size=360, params={"stripes": 2})
+    grown.create(360)
+    assert [unit.used.get("xenvg/a.disk0", 0) for unit in tools.physical] == [45, 45, 0]
+    grown.grow(100, dryrun=False, backingstore=True)
+    assert tools.size_of("xenvg/a.disk0") == 460
+
+
 def test_space_counts_on_allocatable_present_physical_volumes_alone(tools):
     lvm_units.set_allocatable(tools, "/dev/sda", allocatable=False)
     with pytest.raises(
