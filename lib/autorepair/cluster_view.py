@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ganeti import errors, luxi
+from ganeti.constants import iallocator
 from ganeti.htools.model import json_reader
 from ganeti.htools.model.loaders import query
-from ganeti.repair import tags
+from ganeti.objects import allocators
+from ganeti.repair import diagnosis, tags
 from ganeti.repair.diagnosis import InstanceHealth, NodeHealth
 
 _INSTANCE: Final = (
@@ -20,10 +22,6 @@ _ONE: Final = (*_INSTANCE, "status")
 _DOWN: Final = "ERROR_down"
 _NODE: Final = ("name", "offline", "drained", "group.uuid")
 _GROUP: Final = ("uuid", "name", "tags")
-#: Allocator for repairs on a cluster without a default one.
-_ALLOCATOR: Final = "hail"
-#: Name that stands for the cluster's default allocators, in order.
-_DEFAULT: Final = "."
 
 Row = dict[str, Any]
 _TEXT: Final = frozenset({str})
@@ -34,14 +32,14 @@ class ClusterView:
     """Objects and their tags.
 
     Attributes:
-        allocator: name of the allocator that chooses new nodes.
+        allocators: type of request -> the name with which repairs ask for new nodes.
         cluster_tags: those of the cluster.
         groups: uuid -> fields name and tags.
         nodes: name -> fields offline, drained and group.uuid.
         instances: name -> fields; without those that are only reserved.
     """
 
-    allocator: str
+    allocators: Mapping[str, str]
     cluster_tags: Sequence[str]
     groups: Mapping[str, Row]
     nodes: Mapping[str, Row]
@@ -129,12 +127,21 @@ def load(client: luxi.Client, name: str | None = None) -> ClusterView:
     else:
         rows = _existing(client, "node", _NODE, nodes)
     return ClusterView(
-        allocator=_DEFAULT if info.get("default_iallocator") else _ALLOCATOR,
+        allocators=_allocators(info.get("default_iallocator") or ""),
         cluster_tags=tuple(info.get("tags") or ()),
         groups={row["uuid"]: row for row in groups},
         nodes={row["name"]: row for row in rows},
         instances={row["name"]: row for row in instances if not row["forthcoming"]},
     )
+
+
+def _allocators(setting: str) -> dict[str, str]:
+    """Return the name for each type: that of the default ones where there are some."""
+    name = iallocator.DEFAULT_IALLOCATOR_SHORTCUT
+    return {
+        kind: name if allocators.chosen(name, setting, kind) else iallocator.IALLOC_HAIL
+        for kind in diagnosis.REQUEST_TYPES
+    }
 
 
 def _source(client: luxi.Client) -> str:

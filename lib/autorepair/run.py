@@ -219,7 +219,7 @@ class RepairRun:
         health = view.health(name)
         repair = start = None
         if health is not None:
-            repair = diagnosis.find_repair(health, view.allocator)
+            repair = diagnosis.find_repair(health, view.allocators)
             if health.primary is diagnosis.NodeHealth.GOOD and view.is_down(name):
                 start = diagnosis.start(name)
         policy = view.policy(name, present, self._now)

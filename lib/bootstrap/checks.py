@@ -322,11 +322,4 @@ def _iallocator(paths: Paths, options: InitOptions) -> str:
     name = options.default_iallocator
     if name is None:
         return builtin.NAME
-    absent = defaults.absent(name, paths.iallocator_search_path)
-    if absent:
-        raise errors.OpPrereqError(
-            f"default instance allocator {', '.join(absent)}: no such script in"
-            f" {', '.join(paths.iallocator_search_path)}",
-            ecodes.ECODE_INVAL,
-        )
-    return defaults.tidied(name)
+    return defaults.checked(name, paths.iallocator_search_path)

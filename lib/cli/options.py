@@ -98,7 +98,8 @@ COMPRESSION_TOOLS: Final = Option(
 )
 DEFAULT_IALLOCATOR: Final = Option(
     ("-I", "--default-iallocator"),
-    "default allocator of the cluster; empty removes it",
+    "default allocators as NAME,... or by type of request as TYPE=NAME,...:...; empty"
+    " removes them",
     dest="default_iallocator",
     kind="string",
 )

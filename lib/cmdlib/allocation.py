@@ -7,7 +7,8 @@ from typing import Any, Final
 from ganeti import errors, iallocator, locking, objects
 from ganeti.cmdlib import base
 from ganeti.constants import ecodes, jobqueue
-from ganeti.iallocator import defaults
+from ganeti.constants.iallocator import DEFAULT_IALLOCATOR_SHORTCUT
+from ganeti.objects import allocators as default_allocators
 
 _NODE_LEVELS: Final = (locking.Level.NODE, locking.Level.NODE_RES)
 
@@ -31,23 +32,28 @@ class Submitting(abc.ABC):
         return self.jobs()
 
 
-def names(snapshot: objects.Snapshot, requested: str | None, what: str) -> list[str]:
+def names(
+    snapshot: objects.Snapshot, requested: str | None, what: str, kind: str
+) -> list[str]:
     """Return the allocators to try in order.
 
     Args:
-        snapshot: for the cluster's default, one name or several joined by commas.
+        snapshot: for the cluster's default ones.
         requested: name in the request; None or ``.`` for the default.
         what: name of the operation for the error.
+        kind: type of the request that follows.
 
     Raises:
-        OpPrereqError: none was named and the cluster has no default.
+        OpPrereqError: none was named and the cluster has no default for the type.
     """
-    name = requested or defaults.DEFAULT_NAME
-    chosen = defaults.chosen(name, snapshot.cluster.default_iallocator)
+    name = requested or DEFAULT_IALLOCATOR_SHORTCUT
+    setting = snapshot.cluster.default_iallocator
+    chosen = default_allocators.chosen(name, setting, kind)
     if not chosen:
+        where = f" for requests of type {kind}" if setting else ""
         raise errors.OpPrereqError(
             f"{what}: name a node or an allocator; the cluster has no default"
-            " allocator",
+            f" allocator{where}",
             ecodes.ECODE_INVAL,
         )
     return chosen
@@ -205,8 +211,8 @@ def relocation(
         OpPrereqError: there is no allocator, or none found a node.
     """
     snapshot, what = ctx.snapshot, f"instance {instance.name}"
-    chosen = names(snapshot, allocator, what)
     request = iallocator.relocate(snapshot, instance)
+    chosen = names(snapshot, allocator, what, request.type)
     (name,) = ask(ctx, chosen, request, what, explain=explain)
     uuid = snapshot.uuid_of("nodes", name)
     if uuid is None:
@@ -231,7 +237,7 @@ def evacuation_jobs(
         OpPrereqError: no allocator, or no solution.
         OpExecError: some instances cannot be moved; names each with its reason.
     """
-    chosen = names(ctx.snapshot, allocator, what)
+    chosen = names(ctx.snapshot, allocator, what, request.type)
     answer = ask(ctx, chosen, request, what, explain=explain)
     if answer.failed:
         reasons = "; ".join(f"{name}: {why}" for name, why in answer.failed)

@@ -1,41 +1,62 @@
-"""The cluster's default allocators: one name, or several separated by commas."""
+"""The check of the cluster's default allocators, see `ganeti.objects.allocators`."""
 
 import os
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, get_args
 
-from ganeti.iallocator import builtin
+from ganeti import errors
+from ganeti.constants import ecodes
+from ganeti.iallocator import builtin, requests
+from ganeti.objects import allocators
+from ganeti.utils import messages
 
-#: Name that stands for all default allocators.
-DEFAULT_NAME: Final = "."
-
-
-def chosen(name: str, setting: str) -> list[str]:
-    """Return the allocators that a name stands for, in order; may be empty."""
-    return names(setting) if name == DEFAULT_NAME else [name]
-
-
-def names(setting: str) -> list[str]:
-    """Return the names in the order of their use, each once; may be empty."""
-    parts = [name.strip() for name in setting.split(",")]
-    return [name for name in dict.fromkeys(parts) if name]
+#: Types of requests, in the order of the normal form of the setting.
+TYPES: Final = tuple(str(kind.type) for kind in get_args(requests.Request))
 
 
-def tidied(setting: str) -> str:
-    """Return a setting in normal form: names without spaces, each once."""
-    return ",".join(names(setting))
+def checked(setting: str, directories: Sequence[str]) -> str:
+    """Return a setting in normal form: no spaces, each name once per type.
+
+    Args:
+        setting: see `ganeti.objects.allocators`; empty for none.
+        directories: where the programs are.
+
+    Raises:
+        OpPrereqError: a type or an allocator does not exist, or a type occurs twice.
+    """
+    parts = allocators.parse(setting)
+    by_type = dict(parts)
+    for kind in messages.repeated(kind for kind, _names in parts):
+        raise _refused(f"{kind or 'a list for all other types'} is given twice")
+    for kind in by_type:
+        if kind not in (allocators.OTHERS, *TYPES):
+            raise _refused(
+                f"unknown type of request {kind!r:.60};"
+                f" {messages.known_names(kind, TYPES)}"
+            )
+    known = {builtin.NAME, *_programs(directories)}
+    for name in (name for names in by_type.values() for name in names):
+        if name not in known:
+            raise _refused(
+                f"{name:.60}: no such program in {', '.join(directories)};"
+                f" {messages.known_names(name, known)}"
+            )
+    order = (allocators.OTHERS, *TYPES)
+    return allocators.format_(
+        {kind: by_type[kind] for kind in order if kind in by_type}
+    )
 
 
-def absent(setting: str, directories: Sequence[str]) -> list[str]:
-    """Return the names that are neither built in nor a program in a directory."""
+def _programs(directories: Sequence[str]) -> list[str]:
     return [
         name
-        for name in names(setting)
-        if name != builtin.NAME
-        and not any(_is_program(directory, name) for directory in directories)
+        for directory in directories
+        if os.path.isdir(directory)
+        for name in os.listdir(directory)
+        if os.path.isfile(path := os.path.join(directory, name))
+        and os.access(path, os.X_OK)
     ]
 
 
-def _is_program(directory: str, name: str) -> bool:
-    path = os.path.join(directory, name)
-    return os.sep not in name and os.path.isfile(path) and os.access(path, os.X_OK)
+def _refused(text: str) -> errors.OpPrereqError:
+    return errors.OpPrereqError(f"default_iallocator: {text}", ecodes.ECODE_INVAL)

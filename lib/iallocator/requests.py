@@ -5,7 +5,7 @@ Pure: a snapshot and the nodes' reports in, JSON types out. Sizes are in MiB.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from ganeti import objects
 from ganeti.constants import disks as disk_constants
@@ -22,6 +22,7 @@ class Allocate:
         restrict_to: the only nodes that may be used; None means all.
     """
 
+    type: ClassVar[str] = "allocate"
     name: str
     disk_template: str
     tags: Sequence[str]
@@ -43,7 +44,7 @@ class Allocate:
     def to_dict(self) -> dict[str, Any]:
         """Return the request object."""
         out: dict[str, Any] = {
-            "type": "allocate",
+            "type": self.type,
             "name": self.name,
             "disk_template": self.disk_template,
             "group_name": self.group_name,
@@ -72,6 +73,7 @@ class Allocate:
 class MultiAllocate:
     """Request of nodes for several new instances at once."""
 
+    type: ClassVar[str] = "multi-allocate"
     instances: Sequence[Allocate]
 
     def to_dict(self) -> dict[str, Any]:
@@ -79,7 +81,7 @@ class MultiAllocate:
         parts = [item.to_dict() for item in self.instances]
         for part in parts:
             del part["type"]
-        return {"type": "multi-allocate", "instances": parts}
+        return {"type": self.type, "instances": parts}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +94,7 @@ class Relocate:
         disk_space_total: space of the instance's disks.
     """
 
+    type: ClassVar[str] = "relocate"
     name: str
     relocate_from: Sequence[str]
     disk_space_total: int
@@ -99,7 +102,7 @@ class Relocate:
     def to_dict(self) -> dict[str, Any]:
         """Return the request object."""
         return {
-            "type": "relocate",
+            "type": self.type,
             "name": self.name,
             "disk_space_total": self.disk_space_total,
             "required_nodes": 1,
@@ -125,11 +128,12 @@ def relocate(snapshot: objects.Snapshot, instance: objects.Instance) -> Relocate
 class AllocateSecondary:
     """Request of a second node for an instance that has one. The answer is its name."""
 
+    type: ClassVar[str] = "allocate-secondary"
     name: str
 
     def to_dict(self) -> dict[str, Any]:
         """Return the request object."""
-        return {"type": "allocate-secondary", "name": self.name}
+        return {"type": self.type, "name": self.name}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,6 +143,7 @@ class NodeEvacuate:
     Ignoring soft errors is an option of the allocator, not part of the request.
     """
 
+    type: ClassVar[str] = "node-evacuate"
     instances: Sequence[str]
     mode: str
     ignore_soft_errors: bool = False
@@ -146,7 +151,7 @@ class NodeEvacuate:
     def to_dict(self) -> dict[str, Any]:
         """Return the request object."""
         return {
-            "type": "node-evacuate",
+            "type": self.type,
             "instances": list(self.instances),
             "evac_mode": self.mode,
         }
@@ -156,13 +161,14 @@ class NodeEvacuate:
 class ChangeGroup:
     """Request of jobs that move instances to other groups; to any if none is named."""
 
+    type: ClassVar[str] = "change-group"
     instances: Sequence[str]
     target_groups: Sequence[str]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the request object."""
         return {
-            "type": "change-group",
+            "type": self.type,
             "instances": list(self.instances),
             "target_groups": list(self.target_groups),
         }
@@ -182,6 +188,7 @@ class Capacity:
         limit: most instances; None for no limit.
     """
 
+    type: ClassVar[str] = "capacity"
     disk_template: str
     sizes: Sequence[Mapping[str, int]]
     spindle_use: int = 1
@@ -197,7 +204,7 @@ class Capacity:
     def to_dict(self) -> dict[str, Any]:
         """Return the request object."""
         return {
-            "type": "capacity",
+            "type": self.type,
             "disk_template": self.disk_template,
             "required_nodes": self.required_nodes,
             "sizes": [dict(size) for size in self.sizes],
@@ -223,6 +230,7 @@ class Balance:
         search: where no single move helps, search for pairs of moves that do.
     """
 
+    type: ClassVar[str] = "balance"
     max_moves: int
     group_name: str | None = None
     evacuate: bool = False
@@ -232,7 +240,7 @@ class Balance:
     def to_dict(self) -> dict[str, Any]:
         """Return the request object."""
         return {
-            "type": "balance",
+            "type": self.type,
             "max_moves": self.max_moves,
             "group_name": self.group_name,
             "evacuate": self.evacuate,

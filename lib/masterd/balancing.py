@@ -12,10 +12,9 @@ import msgspec
 
 from ganeti import errors, iallocator, objects, opcodes, query
 from ganeti.constants import ecodes
-from ganeti.iallocator import defaults
 from ganeti.masterd.calls import Later, method
 from ganeti.masterd.deps import MasterDeps
-from ganeti.objects import lookup
+from ganeti.objects import allocators, lookup
 from ganeti.query import cluster_info
 
 if TYPE_CHECKING:
@@ -92,7 +91,8 @@ def _ask(deps: MasterDeps, request: BalanceRequest) -> dict[str, Any]:
     """Have an allocator plan; its plan has no scores, and its jobs run one by one."""
     snapshot = deps.config.snapshot()
     setting = snapshot.cluster.default_iallocator
-    names = defaults.chosen(request.allocator or "", setting)
+    kind = iallocator.Balance.type
+    names = allocators.chosen(request.allocator or "", setting, kind)
     if not all(names) or not names or request.max_moves < 0:
         raise errors.OpPrereqError(
             "balancing by an allocator: wanted its name and a number of moves of 0 or"

@@ -10,10 +10,10 @@ import msgspec
 
 from ganeti import errors, iallocator, objects
 from ganeti.constants import disks, ecodes
-from ganeti.iallocator import builtin, defaults
+from ganeti.iallocator import builtin
 from ganeti.masterd.calls import Later, method
 from ganeti.masterd.deps import MasterDeps
-from ganeti.objects import lookup, params
+from ganeti.objects import allocators, lookup, params
 
 
 class CapacityRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -46,7 +46,8 @@ def query_capacity(deps: MasterDeps, request: CapacityRequest) -> Later:
     snapshot = deps.config.snapshot()
     question = build_request(snapshot, request)
     setting = snapshot.cluster.default_iallocator
-    names = defaults.chosen(request.allocator or builtin.NAME, setting)
+    name = request.allocator or builtin.NAME
+    names = allocators.chosen(name, setting, question.type)
     names = names or [builtin.NAME]
     return Later(deps.slow.submit(_ask, deps, names, question), can_cancel=True)
 

@@ -156,7 +156,10 @@ class ClusterSetParams(Opcode, tag="OP_CLUSTER_SET_PARAMS", frozen=True, kw_only
     ] = None
     default_iallocator: Annotated[
         str | None,
-        Doc("allocator used when none given; empty string unsets"),
+        Doc(
+            "allocators used when none given, in order: NAME,... or, by type of"
+            " request, TYPE=NAME,...:TYPE=...; empty string unsets"
+        ),
         forms.ANY,
     ] = None
     default_iallocator_params: Annotated[

@@ -2,9 +2,11 @@
 
 import dataclasses
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from ganeti.constants.iallocator import IALLOCATOR_MODE_ALLOC as _ALLOCATE
+from ganeti.constants.iallocator import IALLOCATOR_MODE_RELOC as _RELOCATE
 from ganeti.repair.tags import RepairKind
 
 #: Disk templates whose data every node of the group can access.
@@ -13,6 +15,9 @@ _SHARED: Final = frozenset({"sharedfile", "gluster", "rbd", "ext", "blockdev"})
 _SINGLE: Final = frozenset({"plain", "file"})
 #: Seconds to wait until a guest has shut down.
 _SHUTDOWN_S: Final = 120
+
+#: Types of requests to allocators that repairs cause.
+REQUEST_TYPES: Final = (_ALLOCATE, _RELOCATE)
 
 Op = dict[str, Any]
 _KINDS: Final = {
@@ -77,30 +82,32 @@ class Repair:
     is_start: bool = False
 
 
-def find_repair(instance: InstanceHealth, allocator: str) -> Repair | None:
+def find_repair(
+    instance: InstanceHealth, allocators: Mapping[str, str]
+) -> Repair | None:
     """Return the next repair of an instance.
 
     None if its nodes are healthy, or if its disk template allows no repair.
 
     Args:
         instance: the instance.
-        allocator: name of the allocator that chooses new nodes.
+        allocators: type of request, of `REQUEST_TYPES` -> name of the allocator.
     """
     if instance.template == "drbd":
-        return _mirrored(instance, allocator)
+        return _mirrored(instance, allocators)
     if instance.primary == NodeHealth.GOOD:
         return None
     if instance.template in _SHARED:
-        return _moved(instance, {"iallocator": allocator})
+        return _moved(instance, {"iallocator": allocators[_RELOCATE]})
     if instance.template in _SINGLE and instance.primary == NodeHealth.OFFLINE:
-        return _recreated(instance, allocator, "its node is offline")
+        return _recreated(instance, allocators, "its node is offline")
     return None
 
 
-def _mirrored(instance: InstanceHealth, allocator: str) -> Repair | None:
+def _mirrored(instance: InstanceHealth, allocators: Mapping[str, str]) -> Repair | None:
     both = {instance.primary, instance.secondary}
     if both == {NodeHealth.OFFLINE}:
-        return _recreated(instance, allocator, "both its nodes are offline")
+        return _recreated(instance, allocators, "both its nodes are offline")
     if instance.primary != NodeHealth.GOOD and instance.secondary == NodeHealth.GOOD:
         return _moved(instance, {})
     if (
@@ -114,7 +121,7 @@ def _mirrored(instance: InstanceHealth, allocator: str) -> Repair | None:
             "instance_name": instance.name,
             "mode": "replace_new_secondary",
             "disks": [],
-            "iallocator": allocator,
+            "iallocator": allocators[_RELOCATE],
         }
         reason = "its secondary node is drained or offline"
         is_first = instance.primary != NodeHealth.GOOD
@@ -144,10 +151,12 @@ def _moved(instance: InstanceHealth, more: Op) -> Repair:
     return Repair(RepairKind.FAILOVER, (op | more,), reason)
 
 
-def _recreated(instance: InstanceHealth, allocator: str, reason: str) -> Repair:
+def _recreated(
+    instance: InstanceHealth, allocators: Mapping[str, str], reason: str
+) -> Repair:
     name = {"instance_name": instance.name}
     disks: Op = {"OP_ID": "OP_INSTANCE_RECREATE_DISKS", **name, "disks": []}
-    ops = [disks | {"iallocator": allocator}]
+    ops = [disks | {"iallocator": allocators[_ALLOCATE]}]
     if instance.up:
         # Reinstallation requires a stopped instance. This one has not run since its
         # node failed, but the configuration still states that it is up.

@@ -80,7 +80,9 @@ def changes(
     out.update(_collectors(op, cluster))
     out.update(_lists(op, cluster))
     if op.default_iallocator is not None:
-        out["default_iallocator"] = _allocator(op.default_iallocator, paths)
+        out["default_iallocator"] = defaults.checked(
+            op.default_iallocator, paths.iallocator_search_path
+        )
     if op.instance_communication_network is not None:
         out["instance_communication_network"] = _no_network(
             op.instance_communication_network
@@ -181,17 +183,6 @@ def _diagnose_command(name: str) -> str:
             f" /etc/ganeti/node-diagnose-commands, without directory; found {name!r}"
         )
     return name
-
-
-def _allocator(name: str, paths: pathutils.Paths) -> str:
-    directories = paths.iallocator_search_path
-    absent = defaults.absent(name, directories)
-    if absent:
-        raise refuse(
-            f"default_iallocator {', '.join(absent)}: no such script in"
-            f" {', '.join(directories)}"
-        )
-    return defaults.tidied(name)
 
 
 def _no_network(name: str) -> str:

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from ganeti import locking, objects, opcodes
+from ganeti import iallocator, locking, objects, opcodes
 from ganeti.cmdlib import allocation, cloud_init, typed_params
 from ganeti.cmdlib.instance import (
     capacity,
@@ -141,7 +141,10 @@ class InstanceCreate(making.InstanceMaking):
             self.lock_nodes()
             return
         self.allocators = allocation.names(
-            snapshot, op.iallocator, f"instance {self.name}"
+            snapshot,
+            op.iallocator,
+            f"instance {self.name}",
+            iallocator.Allocate.type,
         )
         allocation.lock_all_nodes(
             self.locks, opportunistic=1 if op.opportunistic_locking else 0

@@ -40,7 +40,10 @@ class InstanceMultiAlloc(base.LogicalUnit[opcodes.InstanceMultiAlloc]):
         if not self.needs_allocator:
             return
         self.allocators = allocation.names(
-            self.ctx.snapshot, self.op.iallocator, "instances"
+            self.ctx.snapshot,
+            self.op.iallocator,
+            "instances",
+            iallocator.MultiAllocate.type,
         )
         count = 1 if self.op.opportunistic_locking else 0
         allocation.lock_all_nodes(self.locks, opportunistic=count)

@@ -81,7 +81,10 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
         self.new_nodes = [lookup.expand_node(snapshot, n) for n in self.op.nodes]
         if self.op.iallocator:
             self.allocators = allocation.names(
-                snapshot, self.op.iallocator, f"instance {self.instance.name}"
+                snapshot,
+                self.op.iallocator,
+                f"instance {self.instance.name}",
+                iallocator.Allocate.type,
             )
 
     def declare_locks(self, level: locking.Level) -> None:

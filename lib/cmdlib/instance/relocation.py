@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
-from ganeti import errors, locking, objects, opcodes
+from ganeti import errors, iallocator, locking, objects, opcodes
 from ganeti.cmdlib import allocation
 from ganeti.cmdlib.instance import (
     capacity,
@@ -44,10 +44,13 @@ class RelocationUnit(common.InstanceUnit[O]):
         self.target = target or ""
         self.source = self.instance.primary_node
         if self.wants_allocator:
+            is_new = self.instance.forthcoming
+            kind = iallocator.Allocate if is_new else iallocator.Relocate
             allocation.names(
                 self.ctx.snapshot,
                 self.op.iallocator,
                 f"instance {self.instance.name}: needs a target node",
+                kind.type,
             )
 
     def expand_interrupted(self, source: str, target: str) -> None:

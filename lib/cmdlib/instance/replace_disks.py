@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from ganeti import errors, locking, objects, opcodes
+from ganeti import errors, iallocator, locking, objects, opcodes
 from ganeti.cmdlib import allocation
 from ganeti.cmdlib.instance import (
     checks,
@@ -81,7 +81,8 @@ class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
             return
         if self.op.iallocator:
             what = f"instance {self.instance.name}"
-            allocation.names(snapshot, self.op.iallocator, what)
+            kind = iallocator.Relocate.type
+            allocation.names(snapshot, self.op.iallocator, what, kind)
 
     def declare_locks(self, level: locking.Level) -> None:
         """Declare all nodes if the allocator chooses, else the affected ones."""

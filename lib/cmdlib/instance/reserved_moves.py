@@ -88,7 +88,7 @@ def choose_target(
     try:
         (name,) = allocation.ask(
             ctx,
-            allocation.names(snapshot, allocator, what),
+            allocation.names(snapshot, allocator, what, request.type),
             request,
             what,
             replaced=instance.uuid,

@@ -118,7 +118,10 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
             self.secondary = lookup.expand_node(self.ctx.snapshot, self.op.remote_node)
         elif self._needs_allocator:
             self.allocators = allocation.names(
-                self.ctx.snapshot, self.op.iallocator, f"instance {self.instance.name}"
+                self.ctx.snapshot,
+                self.op.iallocator,
+                f"instance {self.instance.name}",
+                iallocator.AllocateSecondary.type,
             )
         if self.op.pnode:
             self.new_primary = lookup.expand_node(self.ctx.snapshot, self.op.pnode)

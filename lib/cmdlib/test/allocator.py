@@ -118,7 +118,9 @@ class TestAllocator(base.LogicalUnit[opcodes.TestAllocator]):
         if self.op.direction == "in":
             data = iallocator.question(self.ctx.rpc, self.ctx.snapshot, self.request)
             return serializer.pretty(data)
-        names = allocation.names(self.ctx.snapshot, self.op.iallocator, "allocator")
+        names = allocation.names(
+            self.ctx.snapshot, self.op.iallocator, "allocator", self.request.type
+        )
         answer = iallocator.run(self.ctx.rpc, self.ctx.snapshot, names[0], self.request)
         return serializer.pretty(
             {

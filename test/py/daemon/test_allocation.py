@@ -105,7 +105,7 @@ def test_default_allocators_are_a_list_tried_in_order(cluster) -> None:
     install(cluster, "crashes", "1 / 0")
     actual = cluster.run("gnt-cluster", "modify", "-I", "refuses,nowhere,hail")
     assert actual.code == 1
-    assert "nowhere: no such script" in actual.output
+    assert "nowhere: no such program" in actual.output
     cluster.check("gnt-cluster", "modify", "-I", "refuses,crashes,hail")
     try:
         reported = cluster.check(*ADD, "-t", "sharedfile", "--dry-run", "maybe.vc.test")
@@ -115,6 +115,12 @@ def test_default_allocators_are_a_list_tried_in_order(cluster) -> None:
         none = cluster.run(*ADD, "-t", "sharedfile", "--dry-run", "maybe.vc.test")
         assert none.code == 1
         assert "refuses: not today; crashes: " in none.output
+        cluster.check("gnt-cluster", "modify", "-I", "allocate=crashes,hail:relocate=")
+        reported = cluster.check(*ADD, "-t", "sharedfile", "--dry-run", "maybe.vc.test")
+        assert "WARNING: Allocator crashes failed" in reported
+        cluster.check("gnt-cluster", "modify", "-I", "relocate=hail")
+        none = cluster.run(*ADD, "-t", "sharedfile", "--dry-run", "maybe.vc.test")
+        assert "no default allocator for requests of type allocate" in none.output
     finally:
         cluster.check("gnt-cluster", "modify", "-I", "hail")
 

@@ -82,7 +82,7 @@ class TestInit:
             ("--mac-prefix=01:00:00", "found '01:00:00'"),
             ("--secondary-ip=192.0.2.77", "is not an address of this machine"),
             ("--master-netmask=77", "found 77"),
-            ("--default-iallocator=none", "no such script"),
+            ("--default-iallocator=none", "no such program"),
             ("--ssh-key-type=dsa", "SSH key type dsa"),
         ],
     )

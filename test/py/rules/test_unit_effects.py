@@ -13,7 +13,7 @@ EFFECTS = {
     *("write_file", "write_text"),
 }
 #: Of these modules nothing but the named functions may be called.
-WATCHED = {"os": {"access", "stat"}, "shutil": set()}
+WATCHED = {"os": {"access", "listdir", "stat"}, "shutil": set()}
 MODULES = {"subprocess", "socket", "requests", "ganeti.process", "ganeti.http"}
 UNITS = sorted(
     str(path.relative_to(LIB))

@@ -193,7 +193,7 @@ def test_a_directory_that_cannot_be_made(machine):
 
 
 def test_an_allocator_must_be_there(machine):
-    with pytest.raises(errors.OpPrereqError, match="no such script in"):
+    with pytest.raises(errors.OpPrereqError, match="no such program in"):
         machine.gather(default_iallocator="nonesuch")
     assert machine.gather(default_iallocator="").default_iallocator == ""
 

@@ -203,8 +203,8 @@ def test_facts_are_found_out(paths):
         ({"secondary_ip": "192.0.2.99"}, "is not an address of this machine"),
         ({"master_netmask": 0}, "found 0"),
         ({"vg_name": "xenvg"}, "no enabled disk template uses it"),
-        ({"default_iallocator": "magic"}, "magic: no such script"),
-        ({"default_iallocator": "hail, magic"}, "magic: no such script"),
+        ({"default_iallocator": "magic"}, "magic: no such program"),
+        ({"default_iallocator": "hail, magic"}, "magic: no such program"),
         (
             {"enabled_disk_templates": ("file",), "file_storage_dir": "here"},
             "wanted an absolute path, found 'here'",

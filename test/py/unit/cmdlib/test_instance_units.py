@@ -938,6 +938,24 @@ def test_a_default_allocator_that_fails_is_passed_over_while_there_are_others():
     )
 
 
+def test_default_allocators_are_those_of_the_type_of_request():
+    asked = []
+
+    def run(_node, args):
+        asked.append(args[0])
+        answer = {"success": True, "info": "", "result": ["node3.example.com"]}
+        return json.dumps(answer)
+
+    answers = script(iallocator_runner=run, all_instances_info={}, instance_info=INFO)
+    setting = "other:allocate=first:relocate=second:multi-allocate="
+    eng = Engine(small(1, default_iallocator=setting), answers)
+    eng.run(creation(pnode=None))
+    eng.run(op("OP_INSTANCE_MIGRATE"))
+    assert asked == ["first", "second"]
+    several = {"OP_ID": "OP_INSTANCE_MULTI_ALLOC", "instances": [creation(pnode=None)]}
+    refused(eng, several, "no default allocator for requests of type multi-allocate")
+
+
 def test_a_migration_asks_the_allocator_for_a_target():
     eng = engine(instance_info=INFO, **allocator("node3.example.com"))
     eng.run(op("OP_INSTANCE_MIGRATE", iallocator="mine"))

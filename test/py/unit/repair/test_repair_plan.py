@@ -14,6 +14,7 @@ from ganeti.repair.tags import RepairKind, RepairOutcome, RepairPolicy, RepairRe
 GOOD, DRAINED, OFFLINE = NodeHealth.GOOD, NodeHealth.DRAINED, NodeHealth.OFFLINE
 NEW_RECORD = NewRecord(1000, "new")
 ANY = RepairPolicy(RepairKind.REINSTALL)
+HAIL = dict.fromkeys(diagnosis.REQUEST_TYPES, "hail")
 
 
 def repair(kind):
@@ -69,7 +70,7 @@ def step(records, jobs=None, need=None, policy=ANY, **more):
 )
 def test_repairs_by_template_and_nodes(template, primary, secondary, kind, ops):
     actual = diagnosis.find_repair(
-        InstanceHealth("a.tst", template, primary, secondary), "hail"
+        InstanceHealth("a.tst", template, primary, secondary), HAIL
     )
     if kind is None:
         assert actual is None
@@ -83,11 +84,19 @@ def test_repairs_by_template_and_nodes(template, primary, secondary, kind, ops):
 
 def test_an_instance_created_again_runs_if_it_should():
     actual = diagnosis.find_repair(
-        InstanceHealth("a.tst", "plain", OFFLINE, up=True), "hail"
+        InstanceHealth("a.tst", "plain", OFFLINE, up=True), HAIL
     )
     names = [op["OP_ID"].removeprefix("OP_INSTANCE_") for op in actual.ops]
     assert names == ["RECREATE_DISKS", "SHUTDOWN", "REINSTALL", "STARTUP"]
     assert actual.ops[0]["iallocator"] == "hail"
+
+
+def test_each_repair_asks_the_allocator_of_its_type_of_request():
+    own = {"allocate": "new", "relocate": "other"}
+    lost = InstanceHealth("a.tst", "plain", OFFLINE)
+    half = InstanceHealth("a.tst", "drbd", GOOD, OFFLINE)
+    asked = [diagnosis.find_repair(item, own).ops[0] for item in (lost, half)]
+    assert [op["iallocator"] for op in asked] == ["new", "other"]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +104,7 @@ def test_an_instance_created_again_runs_if_it_should():
 )
 def test_only_the_loss_of_file_disks_needs_more_than_its_kind(template, loses_files):
     lost = InstanceHealth("a.tst", template, OFFLINE, OFFLINE)
-    need = diagnosis.find_repair(lost, "hail")
+    need = diagnosis.find_repair(lost, HAIL)
     assert need.loses_files == loses_files
     refused = step([], need=need, policy=ANY)
     if loses_files:
@@ -263,19 +272,19 @@ def test_id_and_time_of_a_repair_stay_while_its_jobs_grow():
     moved = InstanceHealth("a.tst", "drbd", GOOD, OFFLINE, up=True)
     well = InstanceHealth("a.tst", "drbd", GOOD, GOOD, up=True)
     policy = RepairPolicy(RepairKind.FAILOVER)
-    (first,) = step([], need=diagnosis.find_repair(lost, "hail"), policy=policy).add
+    (first,) = step([], need=diagnosis.find_repair(lost, HAIL), policy=policy).add
     assert first == RepairRecord(RepairKind.FAILOVER, "new", 1000)
     jobs, record, ops = {}, first, []
     for job, health in enumerate((lost, moved), 7):
         record = dataclasses.replace(record, original_tag=record.tag)
-        actual = step([record], jobs, diagnosis.find_repair(health, "hail"), policy)
+        actual = step([record], jobs, diagnosis.find_repair(health, HAIL), policy)
         ops += [op["OP_ID"] for op in actual.repair.ops]
         assert actual.remove == (record,)
         record = dataclasses.replace(actual.record, jobs=(*actual.record.jobs, job))
         jobs[job] = JobState.SUCCESS
         assert record.tag.endswith(f":new:1000:{'+'.join(map(str, jobs))}")
     assert ops == ["OP_INSTANCE_FAILOVER", "OP_INSTANCE_REPLACE_DISKS"]
-    ended = step([record], jobs, diagnosis.find_repair(well, "hail"), policy)
+    ended = step([record], jobs, diagnosis.find_repair(well, HAIL), policy)
     (final,) = ended.add
     assert (final.outcome, final.jobs) == (RepairOutcome.SUCCESS, (7, 8))
 
@@ -292,7 +301,7 @@ def test_a_repair_has_the_kind_that_its_later_jobs_need(always_failover, limit, 
     broken = InstanceHealth(
         "a.tst", "drbd", DRAINED, DRAINED, up=True, always_failover=always_failover
     )
-    need = diagnosis.find_repair(broken, "hail")
+    need = diagnosis.find_repair(broken, HAIL)
     assert need.kind == RepairKind.FIX_STORAGE
     (record,) = step([], need=need, policy=RepairPolicy(limit)).add
     assert record.kind == kind
@@ -313,7 +322,7 @@ def test_an_instance_that_cannot_migrate_leaves_its_node_too(
     drained = InstanceHealth(
         "a.tst", "drbd", DRAINED, GOOD, up=up, always_failover=always_failover
     )
-    (op,) = diagnosis.find_repair(drained, "hail").ops
+    (op,) = diagnosis.find_repair(drained, HAIL).ops
     expected = {"OP_ID": op_id, "instance_name": "a.tst"} | fields
     assert op | expected == op
     assert ("allow_failover" in op) == ("allow_failover" in fields)
