@@ -15,7 +15,7 @@ from ganeti import config, errors
 from ganeti.constants import hvparams, versions
 from ganeti.constants.commit import COMMIT_POLICY_MAJORITY
 from ganeti.constants.confd import CONFD_HMAC_SHA1
-from ganeti.objects import CLUSTER_KEY, Snapshot, Update
+from ganeti.objects import CLUSTER_KEY, Snapshot, Update, allocators
 from ganeti.store import Change
 from ganeti.tools import ganeti2_config
 from ganeti.utils import files
@@ -204,6 +204,12 @@ def without_extensions(snapshot: Snapshot) -> tuple[Snapshot, list[str]]:
     if cluster.confd_detect_replays:
         lost.append("cluster: confd_detect_replays = True")
         cluster = cluster.replace(confd_detect_replays=False)
+    setting = cluster.default_iallocator
+    names = [name for _kind, names in allocators.parse(setting) for name in names]
+    if setting and names != [setting]:
+        # Ganeti has one name for all requests.
+        lost.append(f"cluster: default_iallocator = {setting}, but for its first name")
+        cluster = cluster.replace(default_iallocator="".join(names[:1]))
     if cluster.automation_limits:
         lost.append(f"cluster: automation_limits = {cluster.automation_limits}")
         cluster = cluster.replace(automation_limits={})
@@ -224,6 +230,7 @@ def without_extensions(snapshot: Snapshot) -> tuple[Snapshot, list[str]]:
         cluster = cluster.replace(maintenance={})
     if cluster is not snapshot.cluster:
         snapshot = snapshot.apply([Update("cluster", CLUSTER_KEY, cluster)])
+    snapshot = _without_stripe_sizes(snapshot, lost)
     known = [node for node in snapshot.nodes.values() if node.ssh_host_keys]
     expected = f"ssh-rsa {cluster.rsahostkeypub}"
     lost += [
@@ -240,6 +247,35 @@ def without_extensions(snapshot: Snapshot) -> tuple[Snapshot, list[str]]:
         if instance.creation
     ]
     return snapshot, lost + _lost_parameters(snapshot)
+
+
+def _without_stripe_sizes(snapshot: Snapshot, lost: list[str]) -> Snapshot:
+    """Return a configuration without disk parameters that Ganeti does not know."""
+    cluster = snapshot.cluster
+    params, more = _unsized("cluster", cluster.diskparams)
+    changes = [Update("cluster", CLUSTER_KEY, cluster.replace(diskparams=params))]
+    lost += more
+    for group in sorted(snapshot.nodegroups.values(), key=lambda group: group.name):
+        params, more = _unsized(f"group {group.name}", group.diskparams)
+        new = group.replace(diskparams=params)
+        changes.append(Update("nodegroups", group.uuid, new))
+        lost += more
+    return snapshot.apply(changes)
+
+
+def _unsized(
+    owner: str, by_template: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, Any], list[str]]:
+    """Return disk parameters without sizes of stripes, and a line for each size."""
+    rows = [(t, n, v) for t, values in by_template.items() for n, v in values.items()]
+    kept: dict[str, Any] = {template: {} for template in by_template}
+    lost = []
+    for template, name, value in rows:
+        if not name.endswith("stripe_size"):
+            kept[template][name] = value
+        elif value:
+            lost.append(f"{owner}: disk parameter {template}: {name} = {value}")
+    return kept, lost
 
 
 def _lost_parameters(snapshot: Snapshot) -> list[str]:

@@ -28,6 +28,22 @@ def test_the_authentication_of_the_remote_api_is_named():
     assert plain.cluster == snapshot.cluster
 
 
+def test_the_first_of_the_default_allocators_is_kept():
+    setting = "allocate=own,hail:relocate=hail"
+    snapshot = clusters.snapshot(nodes=1, default_iallocator=setting)
+    plain, [lost] = old_config.without_extensions(snapshot)
+    assert setting in lost
+    assert plain.cluster.default_iallocator == "own"
+
+
+def test_sizes_of_stripes_are_left_out():
+    values = {"plain": {"stripes": 2, "stripe_size": 64}}
+    snapshot = clusters.snapshot(nodes=1, diskparams=values)
+    plain, [lost] = old_config.without_extensions(snapshot)
+    assert lost == "cluster: disk parameter plain: stripe_size = 64"
+    assert plain.cluster.diskparams == {"plain": {"stripes": 2}}
+
+
 def test_parameters_of_guests_that_are_left_out_are_named():
     own = {"firmware": "uefi", "tpm": False, "acpi": True}
     snapshot = clusters.snapshot(
