@@ -176,6 +176,8 @@ def test_create_sees_the_documented_environment_and_nothing_else(
     }
     assert expected.items() <= env.items()
     assert "LEAK" not in env
+    # Variables without a value are not set at all.
+    assert not {"DISK_0_NAME", "DISK_0_URI", "NIC_0_NAME"} & env.keys()
 
 
 #: Takes the lock of an instance as a script that outlives its node daemon does.

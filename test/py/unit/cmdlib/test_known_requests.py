@@ -32,6 +32,11 @@ def test_a_blacklisted_os_takes_no_new_instance(name):
     with pytest.raises(errors.OpPrereqError, match="is blacklisted"):
         eng.run(create())
     engine(blacklisted_os=("tiny+other", "tin")).run(create())
+    eng = engine()
+    eng.run(create(start=False))
+    eng.run({"OP_ID": "OP_CLUSTER_SET_PARAMS", "blacklisted_os": [["add", name]]})
+    with pytest.raises(errors.OpPrereqError, match="is blacklisted"):
+        eng.run({"OP_ID": "OP_INSTANCE_REINSTALL", "instance_name": "web1"})
 
 
 @pytest.mark.parametrize(("offline", "word"), [(False, "online"), (True, "offline")])

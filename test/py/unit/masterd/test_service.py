@@ -184,7 +184,11 @@ def test_legacy_calls(client):
     assert actual == wanted
     with pytest.raises(errors.OpPrereqError, match="'gone' not known"):
         client.call("QueryNodes", [[*names, "gone"], ["name", "pinst_cnt"], False])
-    assert len(client.call("QueryInstances", [[], ["name"], False])) == 2
+    rows = client.call("QueryInstances", [[], ["name", "uuid"], False])
+    assert len(rows) == 2
+    short_and_uuid = [rows[0][0].partition(".")[0], rows[1][1]]
+    actual = client.call("QueryInstances", [short_and_uuid, ["name", "uuid"], False])
+    assert actual == rows
     assert client.call("QueryGroups", [[], ["name"], False]) == [["default"]]
     assert client.call("QueryNetworks", [[], ["name"], False]) == []
     for method in ("QueryNodes", "QueryInstances", "QueryGroups", "QueryNetworks"):

@@ -99,6 +99,11 @@ def test_every_field_has_a_one_line_text():
             assert "\n" not in field.doc
 
 
+def test_fields_are_listed_in_natural_order():
+    names = [row["name"] for row in query.describe("instance", None)]
+    assert names.index("disk.name/2") < names.index("disk.name/10")
+
+
 def test_unknown_fields_are_described_as_such():
     actual = query.describe("node", ["name", "nonsense"])
     assert [row["kind"] for row in actual] == ["text", "unknown"]

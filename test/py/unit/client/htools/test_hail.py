@@ -42,6 +42,14 @@ def test_the_answer_is_one_line(program, tmp_path) -> None:
     assert json.loads(out)["result"] == ["n4"]
 
 
+def test_an_instance_that_exists_may_get_its_disks_again(program) -> None:
+    asked = placement.allocation("plain", name="web1")
+    there = {"web1": placement.instance("plain", nodes=["n1"])}
+    request = json.dumps(placement.request(FOUR, asked, there))
+    code, out, _errors = program("-", stdin=request)
+    assert (code, json.loads(out)["success"]) == (0, True)
+
+
 def test_refusals_end_with_success_too(program) -> None:
     code, out, _errors = program("-", stdin=asked(memory=99999))
     assert code == 0
