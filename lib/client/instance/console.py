@@ -71,6 +71,10 @@ def _ssh(ctx: CommandContext, console: dict[str, Any], alias: str) -> int:
     program = shutil.which(argv[0])
     if program is None:
         raise errors.OpExecError("console: cannot find the program ssh")
+    if not ctx.effects.stdin.isatty():
+        # On a remote terminal, the end of the input would be a key for the guest.
+        argv = [word for word in argv if word != "-t"]
+        argv.insert(1, "-T")
     # ssh needs the terminal for itself, so it replaces this process.
     os.execv(program, argv)  # noqa: S606
     return exitcodes.EXIT_FAILURE

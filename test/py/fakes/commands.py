@@ -60,7 +60,7 @@ def run(
         connect=lambda *_: master,
         stdout=out,
         stderr=err,
-        stdin=io.StringIO(stdin),
+        stdin=io.StringIO(stdin) if isinstance(stdin, str) else stdin,
         open_terminal=lambda: terminal,
         now=now or (lambda: 1_700_000_000.0),
         **effects,

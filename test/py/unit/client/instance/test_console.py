@@ -21,10 +21,13 @@ def program(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
 
 
-def connected(environ=None):
+def connected(environ=None, *, tty=True):
     with pytest.raises(Replaced) as caught:
         commands.run(
-            "gnt-instance console web1", client_cluster.master(), environ=environ
+            "gnt-instance console web1",
+            client_cluster.master(),
+            environ=environ,
+            stdin=commands.Tty() if tty else "",
         )
     return caught.value.args
 
@@ -46,6 +49,14 @@ def test_the_process_becomes_ssh_on_the_node():
     assert argv[-5:] == ["-4", "-t", "-t", "operator@n1.tst", "socat - 'unix:a b'"]
     assert "-oHostKeyAlias=c.tst" in argv
     assert "-oStrictHostKeyChecking=yes" in argv
+
+
+@pytest.mark.usefixtures("program")
+def test_without_a_terminal_the_end_of_the_input_ends_the_console():
+    """A remote terminal would pass it to the guest as a key."""
+    _path, argv = connected(tty=False)
+    assert argv[:2] == ["ssh", "-T"]
+    assert "-t" not in argv
 
 
 @pytest.mark.usefixtures("program")
