@@ -34,14 +34,14 @@ DiskIndex = Annotated[int, Meta(ge=0, le=15, description="a disk index, 0 to 15"
 IPv4Address = Annotated[
     str,
     Meta(
-        pattern=r"^\d{1,3}(\.\d{1,3}){3}\Z",
+        pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){3}\Z",
         description="an IPv4 address such as 192.0.2.1",
     ),
 ]
 IPv4Network = Annotated[
     str,
     Meta(
-        pattern=r"^\d{1,3}(\.\d{1,3}){3}/\d{1,2}\Z",
+        pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2}\Z",
         description="an IPv4 range such as 192.0.2.0/24",
     ),
 ]
@@ -55,7 +55,7 @@ IPv6Address = Annotated[
 IPv6Network = Annotated[
     str,
     Meta(
-        pattern=r"^[0-9a-fA-F:.]*:[0-9a-fA-F:.]*/\d{1,3}\Z",
+        pattern=r"^[0-9a-fA-F:.]*:[0-9a-fA-F:.]*/[0-9]{1,3}\Z",
         description="an IPv6 range such as 2001:db8::/64",
     ),
 ]
@@ -63,7 +63,7 @@ IPv6Network = Annotated[
 IPv4AddressOrNone = Annotated[
     str,
     Meta(
-        pattern=r"^(\d{1,3}(\.\d{1,3}){3}|none)\Z",
+        pattern=r"^([0-9]{1,3}(\.[0-9]{1,3}){3}|none)\Z",
         description="an IPv4 address such as 192.0.2.1, or none",
     ),
 ]
@@ -77,7 +77,7 @@ IPv6AddressOrNone = Annotated[
 IPv6NetworkOrNone = Annotated[
     str,
     Meta(
-        pattern=r"^([0-9a-fA-F:.]*:[0-9a-fA-F:.]*/\d{1,3}|none)\Z",
+        pattern=r"^([0-9a-fA-F:.]*:[0-9a-fA-F:.]*/[0-9]{1,3}|none)\Z",
         description="an IPv6 range such as 2001:db8::/64, or none",
     ),
 ]
@@ -91,8 +91,8 @@ RequestKey = Annotated[
 Private = Annotated[Any, Hidden(stored=True)]
 Secret = Annotated[Any, Hidden(stored=False)]
 
-JobId = Annotated[int, Meta(ge=0)] | Annotated[str, Meta(pattern=r"^\d+\Z")]
-JobDependId = Annotated[int, Meta()] | Annotated[str, Meta(pattern=r"^\d{1,20}\Z")]
+JobId = Annotated[int, Meta(ge=0)] | Annotated[str, Meta(pattern=r"^[0-9]{1,18}\Z")]
+JobDependId = Annotated[int, Meta()] | Annotated[str, Meta(pattern=r"^[0-9]{1,18}\Z")]
 FinalStatus = Literal["canceled", "success", "error"]
 #: Most jobs that a job may depend on, and most ways to end of each, with repetitions.
 MAX_DEPENDS = 2000

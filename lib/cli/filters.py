@@ -8,6 +8,7 @@ from typing import Any
 from ganeti import errors
 from ganeti.constants import ecodes
 from ganeti.constants import query as q
+from ganeti.utils import units
 
 Filter = list[Any]
 
@@ -53,11 +54,12 @@ def from_names(
 
 def _name_filter(name: str, field: str, *, numeric: bool) -> Filter:
     if numeric:
-        if not (name.isascii() and name.isdigit()):
+        number = units.whole_number(name)
+        if number is None:
             raise errors.OpPrereqError(
                 f"invalid {field}: wanted a number, found {name!r}", ecodes.ECODE_INVAL
             )
-        return ["==", field, int(name)]
+        return ["==", field, number]
     if is_glob(name):
         from ganeti.qlang import parser
 

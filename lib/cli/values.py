@@ -12,13 +12,12 @@ from typing import Any, Final, NamedTuple
 
 from ganeti import errors
 from ganeti.constants import ecodes, timeouts
+from ganeti.utils import units
 
 _COMMA: Final = re.compile(r"((?:[^\\,]|\\.)*)(?:,|$)", re.DOTALL)
 _TRUE: Final = ("true", "yes")
 _FALSE: Final = ("false", "no")
 _WORD_DEFAULT: Final = "default"
-#: Digits of a time in seconds; the interpreter refuses to convert very long numbers.
-_MAX_DIGITS: Final = 12
 
 
 class BadValueError(Exception):
@@ -155,8 +154,6 @@ def parse_multi_specs(text: str) -> list[dict[str, dict[str, str]]]:
 
 def parse_size(text: str) -> int:
     """Return MiB; see `ganeti.utils.units`."""
-    from ganeti.utils import units
-
     try:
         return units.parse_size_mib(text)
     except errors.UnitParseError as err:
@@ -164,10 +161,10 @@ def parse_size(text: str) -> int:
 
 
 def _parse_int(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError as err:
-        raise BadValueError(f"invalid integer value: {text!r}") from err
+    number = units.integer(text.strip())
+    if number is None:
+        raise BadValueError(f"invalid integer value: {text!r}")
+    return number
 
 
 def finite(value: Any) -> float:
@@ -242,11 +239,11 @@ def parse_duration(text: str) -> int:
     factors = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
     factor = factors.get(text[-1:])
     number = text if factor is None else text[:-1]
-    is_number = number.isascii() and number.isdigit() and len(number) <= _MAX_DIGITS
-    if not is_number or int(number) * (factor or 1) > timeouts.LONGEST_S:
+    seconds = units.whole_number(number)
+    if seconds is None or seconds * (factor or 1) > timeouts.LONGEST_S:
         raise errors.OpPrereqError(
             "time: wanted a number with s, m, h, d or w, at most 100 years, found"
             f" {text!r:.100}",
             ecodes.ECODE_INVAL,
         )
-    return int(number) * (factor or 1)
+    return seconds * (factor or 1)

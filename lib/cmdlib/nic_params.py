@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.constants import ecodes, network
-from ganeti.utils import ip
+from ganeti.utils import ip, units
 
 #: The modes that a NIC can have.
 MODES: Final = (
@@ -14,7 +14,7 @@ MODES: Final = (
     network.NIC_MODE_ROUTED,
     network.NIC_MODE_OVS,
 )
-_VLAN: Final = re.compile(r"^(\d+|\.\d+|(\.\d+)?(:\d+)+)$")
+_VLAN: Final = re.compile(r"^(\d+|\.\d+|(\.\d+)?(:\d+)+)$", re.ASCII)
 #: Numbers of VLANs that 802.1Q leaves to users.
 FIRST_VLAN: Final = 1
 LAST_VLAN: Final = 4094
@@ -64,7 +64,7 @@ def stored_vlan(vlan: str, what: str) -> str:
             ecodes.ECODE_INVAL,
         )
     for number in re.findall(r"\d+", vlan):
-        if not FIRST_VLAN <= int(number) <= LAST_VLAN:
+        if not FIRST_VLAN <= (units.whole_number(number) or 0) <= LAST_VLAN:
             raise errors.OpPrereqError(
                 f"{what}: wanted VLANs from {FIRST_VLAN} to {LAST_VLAN}, found"
                 f" {number}",

@@ -12,7 +12,7 @@ from typing import Any, Final
 from ganeti import errors
 from ganeti.constants import ecodes, forms, hvparams, oob, params
 from ganeti.constants import os as os_constants
-from ganeti.utils import hv_syntax, messages, netutils, units
+from ganeti.utils import control_chars, hv_syntax, messages, netutils, units
 
 #: Place that explains every parameter.
 _ALL_NAMES: Final = "; 'gnt-cluster modify --help-parameters' explains all"
@@ -65,7 +65,10 @@ def _bool(value: Any) -> bool:
 def _int(value: Any) -> int:
     if isinstance(value, bool) or (isinstance(value, float) and value % 1):
         raise ValueError(value)
-    return int(value)
+    number = units.integer(value.strip()) if isinstance(value, str) else int(value)
+    if number is None:
+        raise ValueError(value)
+    return number
 
 
 def _float(value: Any) -> float:
@@ -200,17 +203,30 @@ def node(given: Mapping[str, Any], *, allow_default: bool = False) -> dict[str, 
     return out
 
 
-def check_os_image(what: str, *groups: Mapping[str, Any] | None) -> None:
-    """Refuse an OS image that is neither a URL nor an absolute path.
+def check_osparams(what: str, *groups: Mapping[str, Any] | None) -> None:
+    """Refuse OS parameters that no script can get, and images at unknown places.
+
+    Scripts get them as environment variables.
 
     Args:
         what: beginning of the error message.
         groups: requested OS parameters, if any.
 
     Raises:
-        OpPrereqError: contains the value.
+        OpPrereqError: contains the name, or the place of the image.
     """
     for values in groups:
+        for name, value in (values or {}).items():
+            if not name or "=" in name or any(map(control_chars.is_control, name)):
+                problem = "wanted a name without '=' and control characters"
+            elif "\0" in str(value):
+                problem = "wanted a value without NUL characters"
+            else:
+                continue
+            raise errors.OpPrereqError(
+                f"{what}: OS parameter {control_chars.escape(name)!r}: {problem}",
+                ecodes.ECODE_INVAL,
+            )
         image = (values or {}).get(os_constants.OS_IMAGE_PARAMETER)
         if image not in (None, "", DEFAULT):
             _check_os_image(str(image), what)

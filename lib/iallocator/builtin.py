@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ganeti import errors
 from ganeti.constants import ecodes
+from ganeti.utils import units
 
 if TYPE_CHECKING:
     from ganeti.htools.hail import answer
@@ -45,12 +46,13 @@ def static_memory(params: Mapping[str, Any]) -> int:
     from ganeti.htools.model.cluster import STATIC_KVM_MIB
 
     value = str(params.get("static-kvm-node-memory", STATIC_KVM_MIB))
-    if not value.isdecimal():
+    memory = units.whole_number(value)
+    if memory is None:
         raise errors.OpPrereqError(
             f"allocator {NAME}: static-kvm-node-memory: wanted MiB, found {value!r}",
             ecodes.ECODE_INVAL,
         )
-    return int(value)
+    return memory
 
 
 def solve(

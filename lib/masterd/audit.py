@@ -333,12 +333,18 @@ class Log:
         head = msgspec.json.encode(self._head)
         files.write_file(self._head_path, head, sync_name=False)
 
+    def _recorded(self) -> tuple[int, str] | None:
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            data = files.read_file(self._head_path, max_size=audit_chain.MAX_HEAD)
+            return audit_chain.head_of(data)
+        return None
+
     def _read_head(self) -> tuple[int, str]:
         """Return where the chain continues: at the end that was recorded.
 
         The log counts if it has more lines: a crash came before they were recorded.
         """
-        recorded = read_head(self._head_path) or (0, audit_chain.NOTHING)
+        recorded = self._recorded() or (0, audit_chain.NOTHING)
         try:
             end = files.read_end(self._path, _END)
         except FileNotFoundError:
@@ -361,20 +367,6 @@ def _write(fd: int, data: bytes) -> None:
     if os.write(fd, data) != len(data):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     os.fsync(fd)
-
-
-def read_head(path: str) -> tuple[int, str] | None:
-    """Return the number and digest of the last line; None without a usable file.
-
-    Raises:
-        OSError: it exists and cannot be read.
-    """
-    try:
-        return msgspec.json.decode(
-            files.read_file(path, max_size=_MAX_TEXT), type=tuple[int, str]
-        )
-    except (FileNotFoundError, msgspec.DecodeError):
-        return None
 
 
 def to_syslog(line: bytes) -> None:

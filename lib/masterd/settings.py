@@ -20,6 +20,8 @@ _PREDICATES: Final = {
 _REASON_SOURCE: Final = "gnt:daemon:luxid"
 _OWNER: Final = "luxi"
 #: The request that waits for a commit, as the subject of a sentence.
+#: Filter rules: each is evaluated for each job that may start.
+MAX_RULES: Final = 500
 _CHANGE: Final = "The change of the job filters"
 
 
@@ -96,6 +98,12 @@ def replace_filter(
 
 def _put(deps: MasterDeps, rule: objects.FilterRule) -> str:
     with deps.config.edit(_OWNER) as edit:
+        present = edit.snapshot.filters
+        if rule.uuid not in present and len(present) >= MAX_RULES:
+            raise _wrong(
+                f"filter rules: wanted at most {MAX_RULES}, found {len(present)}"
+                " already; remove one with gnt-filter delete"
+            )
         edit.put_filter(rule)
     deps.queue.poke()
     return rule.uuid

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from ganeti import errors
 from ganeti.constants import query as c
 from ganeti.qlang import structure
-from ganeti.utils import patterns
+from ganeti.utils import patterns, units
 
 #: Returns whether a row matches; None if this is not known yet.
 Predicate = Callable[[Any], bool | None]
@@ -201,8 +201,9 @@ def _contains(leaf: Leaf, wanted: Sequence[Any]) -> Callable[[Any], bool]:
 
 
 def _comparison(leaf: Leaf, name: str, wanted: Any) -> Callable[[Any], bool]:
-    if leaf.match == "jobid" and isinstance(wanted, str) and wanted.isdecimal():
-        wanted = int(wanted)
+    if leaf.match == "jobid" and isinstance(wanted, str):
+        number = units.whole_number(wanted)
+        wanted = wanted if number is None else number
     is_text = isinstance(wanted, str)
     if leaf.kind == c.QFT_BOOL or (leaf.kind == c.QFT_TEXT and not is_text):
         raise _misfit(leaf, "text" if leaf.kind == c.QFT_TEXT else "no value", wanted)

@@ -23,6 +23,7 @@ from ganeti.query.model import (
     normal,
     plain,
 )
+from ganeti.utils import units
 
 
 class _Row(NamedTuple):
@@ -158,11 +159,10 @@ def parse_job_id(value: Any) -> int:
     Raises:
         OpPrereqError: wrong_input, it is not a job id.
     """
-    if isinstance(value, str) and value.isdecimal():
-        return int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    number = units.whole_number(value) if isinstance(value, str) else value
+    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
         raise errors.OpPrereqError(f"{value!r} is not a job id", ecodes.ECODE_INVAL)
-    return value
+    return number
 
 
 def _job_rows(context: QueryContext, names: Sequence[Any] | None) -> list[_Row]:

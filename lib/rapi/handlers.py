@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from ganeti import errors
+from ganeti import errors, qlang
 from ganeti.constants import ecodes, jobqueue, nodes
 from ganeti.rapi import bodies, requests, waits
 from ganeti.rapi.model import Request, Resource
@@ -294,6 +294,10 @@ def query(call: Call) -> Any:
         qfilter = body.qfilter if body.qfilter is not None else body.filter
     if not fields:
         raise bad_request("Missing parameter 'fields': names of the wanted fields")
+    try:
+        qlang.check(qfilter)
+    except errors.ParseError as err:
+        raise bad_request(str(err)) from err
     # As text: the answer of a large cluster is never decoded here.
     return Parts(call.master.stream("Query", [call.name, fields, qfilter]))
 

@@ -13,6 +13,8 @@ from typing import Any, Final
 LOG_NAME: Final = "audit.log"
 #: Name of the file in the state directory with the number and digest of the last line.
 HEAD_NAME: Final = "audit-head"
+#: Bytes of it that are read.
+MAX_HEAD: Final = 1000
 #: Longest line in bytes; what does not fit is left out of it.
 MAX_LINE: Final = 64 << 10
 #: Digest before the first line of all.
@@ -22,6 +24,18 @@ NOTHING: Final = "0" * 64
 def digest(line: bytes) -> str:
     """Return the SHA-256 of a line without its end, in hexadecimal digits."""
     return hashlib.sha256(line).hexdigest()
+
+
+def head_of(data: bytes) -> tuple[int, str]:
+    """Return the number and digest in a file ``HEAD_NAME``.
+
+    Raises:
+        ValueError: it has none.
+    """
+    value = json.loads(data)
+    if isinstance(value, list) and list(map(type, value)) == [int, str]:
+        return value[0], value[1]
+    raise ValueError(f"{HEAD_NAME}: wanted a number and a digest")
 
 
 def parse(line: bytes) -> dict[str, Any] | None:

@@ -22,6 +22,8 @@ _FACTORS: Final = {
 _STEP: Final = 4
 _MINUTE_S: Final = 60
 _HOUR_S: Final = 3600
+#: Digits of a number: it fits 64 bits.
+_MOST_DIGITS: Final = 18
 #: Larger sizes in MiB are hard to read.
 _READABLE_MIB: Final = 10 * 1024
 
@@ -76,3 +78,18 @@ def format_duration(seconds: float) -> str:
     minutes, rest = divmod(whole % _HOUR_S, _MINUTE_S)
     hours = whole // _HOUR_S
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02} min"
+
+
+def whole_number(text: str) -> int | None:
+    """Return a number from 0 of at most 18 digits; None for any other text.
+
+    Digits of other scripts count as other texts.
+    """
+    is_number = text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
+    return int(text) if is_number else None
+
+
+def integer(text: str) -> int | None:
+    """Return a number with an optional sign, see `whole_number`."""
+    number = whole_number(text.removeprefix("-") if text[:1] != "+" else text[1:])
+    return -number if number is not None and text.startswith("-") else number

@@ -82,10 +82,9 @@ def _verify(ctx: CommandContext) -> int:
 def _head(ctx: CommandContext) -> tuple[int, str] | None:
     try:
         with open(ctx.paths.data(audit_chain.HEAD_NAME), "rb") as stream:
-            number, digest = json.loads(stream.read(1000))
+            return audit_chain.head_of(stream.read(audit_chain.MAX_HEAD))
     except FileNotFoundError:
         return None
-    return int(number), str(digest)
 
 
 def _lines(ctx: CommandContext) -> Iterator[bytes]:

@@ -2,6 +2,7 @@
 
 from ganeti import errors
 from ganeti.constants import ecodes
+from ganeti.utils import units
 
 
 def parse_id(text: str) -> int:
@@ -10,8 +11,9 @@ def parse_id(text: str) -> int:
     Raises:
         OpPrereqError: not a number.
     """
-    if not text.isdigit():
+    job_id = units.whole_number(text)
+    if job_id is None:
         raise errors.OpPrereqError(
             f"job id: wanted a number, found {text!r}", ecodes.ECODE_INVAL
         )
-    return int(text)
+    return job_id

@@ -174,7 +174,7 @@ def _osparams(
 ) -> dict[str, Any]:
     out = {os: dict(values) for os, values in old.items()}
     for os, values in given.items():
-        typed_params.check_os_image(f"OS {os}", values)
+        typed_params.check_osparams(f"OS {os}", values)
         cloud_init.check(values, f"OS {os}")
         out[os] = typed_params.merge(out.get(os, {}), values or {}, none_removes=True)
     return {os: values for os, values in out.items() if values}

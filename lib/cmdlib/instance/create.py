@@ -70,7 +70,7 @@ class InstanceCreate(making.InstanceMaking):
         self.choose_name()
         create_request.check_tags(op.tags, self.name)
         helper_install.check_arguments(op)
-        typed_params.check_os_image(
+        typed_params.check_osparams(
             f"instance {self.name}",
             op.osparams,
             op.osparams_private,

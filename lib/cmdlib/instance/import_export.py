@@ -78,7 +78,7 @@ class InstanceImport(filled.FilledInstance):
             self.op, self.info, self.name, self.ctx.snapshot.cluster, self.ctx.log.warn
         )
         create_request.check_tags(self.op.tags, self.name)
-        typed_params.check_os_image(f"instance {self.name}", self.op.osparams)
+        typed_params.check_osparams(f"instance {self.name}", self.op.osparams)
         self.check_seed()
         self._check_disks()
         super().expand_names()

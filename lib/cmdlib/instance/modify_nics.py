@@ -9,7 +9,7 @@ from ganeti.cmdlib import base
 from ganeti.cmdlib.instance import disk_specs, nic_specs
 from ganeti.constants import disks as disk_constants
 from ganeti.constants import ecodes, params
-from ganeti.utils import messages
+from ganeti.utils import messages, units
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,8 +130,9 @@ def position(
     """
     item, count = mod.item, len(devices)
     is_add = mod.op in ("add", "attach")
-    if isinstance(item, str) and item.lstrip("-").isdigit():
-        item = int(item)
+    if isinstance(item, str):
+        number = units.integer(item)
+        item = item if number is None else number
     if isinstance(item, str) and not is_add:
         for index, device in enumerate(devices):
             if item in (device.uuid, device.name):

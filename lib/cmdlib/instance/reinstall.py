@@ -41,7 +41,7 @@ class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
         """Check the parameters alone."""
         what = f"instance {self.op.instance_name}"
         groups = self.op.osparams, self.op.osparams_private, self.op.osparams_secret
-        typed_params.check_os_image(what, *groups)
+        typed_params.check_osparams(what, *groups)
         cloud_init.check(self.op.osparams, what)
         cloud_init.check(self.op.osparams_private, what)
         cloud_init.refuse_unstored(self.op.osparams_secret, what)

@@ -92,7 +92,7 @@ class InstanceSetParams(common.InstanceUnit[opcodes.InstanceSetParams]):
                 f"{what}: parameters of a provider go with the disk template ext"
             )
         self.backend = typed_params.backend(op.beparams, allow_default=True)
-        typed_params.check_os_image(what, op.osparams, op.osparams_private)
+        typed_params.check_osparams(what, op.osparams, op.osparams_private)
         cloud_init.check(op.osparams, what)
         cloud_init.check(op.osparams_private, what)
 

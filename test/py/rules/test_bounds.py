@@ -25,13 +25,14 @@ from ganeti.cmdlib.instance import disk_specs, nic_specs
 from ganeti.cmdlib.tags import target
 from ganeti.confd import documents
 from ganeti.confd import wire as confd_wire
+from ganeti.config import Config
 from ganeti.http import client as http_client
 from ganeti.http import server as http_server
 from ganeti.hypervisor import base
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.luxi import framing
 from ganeti.luxi import server as luxi_server
-from ganeti.masterd import calls, jobs
+from ganeti.masterd import calls, jobs, settings
 from ganeti.pathutils import Paths
 from ganeti.rapi import problems, request_bodies, resources
 from ganeti.rpc import wire
@@ -93,6 +94,7 @@ BOUNDS = (
         "bytes",
         INSTANCES * (LINE + 2),
     ),
+    ("filter rules", "masterd.settings:MAX_RULES", "rules", 100),
     ("unfinished jobs", "masterd.deps:MAX_UNFINISHED_JOBS", "jobs", JOBS),
     ("jobs that one call waits for", "masterd.jobs:_MAX_WATCHED", "jobs", JOBS),
     ("idle connections to nodes", "http.client:_MAX_CONNECTIONS", "nodes", NODES),
@@ -434,8 +436,29 @@ def allocator_answer(size):
 
 
 def socket_path(size):
-    rest = len(Files(Paths(), "x").control("monitor")) - 1
-    Files(Paths(), "x" * (size - rest)).control("monitor")
+    rest = len(Files(Paths("/r"), "x").control("monitor")) - 1
+    Files(Paths("/" + "r" * (size - rest)), "x").control("monitor")
+
+
+def filter_rules(count):
+    config = Config(open_memory(MemoryBackend()), clock.SystemClock())
+    deps = types.SimpleNamespace(config=config, queue=types.SimpleNamespace(poke=list))
+    rules = [
+        objects.FilterRule(
+            uuid=f"{UUID[:-6]}{number:06d}",
+            watermark=0,
+            priority=0,
+            predicates=(),
+            action="ACCEPT",
+            reason_trail=(),
+        )
+        for number in range(count)
+    ]
+    with config.edit("test") as edit:
+        for rule in rules[:-1]:
+            edit.put_filter(rule)
+    settings._put(deps, rules[-1])
+    settings._put(deps, rules[-1].replace(priority=1))
 
 
 SIDES = (
@@ -454,6 +477,7 @@ SIDES = (
     (remote_body("/2/modify", "PUT"), "rapi.model:MAX_BODY", "4194304"),
     (remote_body("/2/query/[resource]", "PUT"), "rapi.model:MAX_LIST", "20971520"),
     (unfinished_jobs, "masterd.deps:MAX_UNFINISHED_JOBS", "the job queue is full"),
+    (filter_rules, "masterd.settings:MAX_RULES", "at most 500, found 500 already"),
     (watched_jobs, "masterd.jobs:_MAX_WATCHED", "1 to 10000 jobs, found 10001"),
     (host_name, "utils.hostnames:_MAX_LENGTH", "wanted a host name"),
     (guest_name, "utils.hostnames:_MAX_LENGTH", "at most 255 characters, found 256"),
@@ -546,8 +570,6 @@ def test_a_hook_starts_with_the_tags_of_a_whole_cluster():
     assert process.fitting({"A": "b"}) == {"A": "b"}
 
 
-def test_a_guest_whose_name_is_too_long_for_kvm_is_refused_with_the_path():
-    files = Files(Paths(), "x" * 60)
-    assert files.control("monitor")
-    with pytest.raises(errors.HypervisorError, match="longer than 107 bytes: /"):
-        assert Files(Paths(), "x" * LETTERS).control("monitor")
+def test_sockets_of_a_guest_with_a_long_name_have_a_path():
+    assert "/x" in Files(Paths(), "x" * 60).control("monitor")
+    assert "/+" in Files(Paths(), "x" * LETTERS).control("monitor")

@@ -540,6 +540,9 @@ def test_a_query_has_its_fields_in_the_uri_or_the_body(browser, master):
         body = {"fields": ["name"], key: ["|", ["==", "name", "n2"]]}
         data = browser.send("PUT", "/2/query/node", body, **who)[2]["data"]
         assert data == [[[0, "n2"]]]
+    wrong = {"fields": ["name"], "qfilter": ["=", "name"]}
+    status, _, answer = browser.send("PUT", "/2/query/node", wrong, **who)
+    assert (status, answer["message"]) == (400, "filter: '=' wants 2 operands, found 1")
     assert browser.send("PUT", "/2/query/node", {}, **who)[0] == 400
     assert browser.send("GET", "/2/query/node", **who)[0] == 400
 

@@ -3,6 +3,10 @@
 import pytest
 
 from ganeti import errors
+from ganeti.cli import values
+from ganeti.client.job import ids
+from ganeti.cmdlib import nic_params, typed_params
+from ganeti.query.jobs import parse_job_id
 from ganeti.utils import units
 
 
@@ -73,3 +77,50 @@ def test_other_texts_are_no_sizes(text):
 def test_a_size_that_no_number_holds_is_refused():
     with pytest.raises(errors.UnitParseError, match=r"wanted a size.{,140}$"):
         units.parse_size_mib("1" * 5000)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("0", 0), ("007", 7), ("-12", -12), ("+5", 5), ("9" * 18, 10**18 - 1)],
+)
+def test_numbers(text, number):
+    assert units.integer(text) == number
+    assert units.whole_number(text) == (None if text[0] in "+-" else number)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "-",
+        "+-1",
+        "--1",
+        "1_0",
+        " 1",
+        "1\n",
+        "\u0663",
+        "\uff11",
+        "\u00b2",
+        "9" * 19,
+        "9" * 5000,
+    ],
+)
+def test_other_texts_are_no_numbers(text):
+    assert units.integer(text) is None
+    assert units.whole_number(text) is None
+
+
+@pytest.mark.parametrize("digits", ["\u0663", "\uff11\u0662"])
+def test_digits_of_other_scripts_are_refused_where_users_give_numbers(digits):
+    checks = (
+        lambda: nic_params.stored_vlan(digits, "x"),
+        lambda: nic_params.stored_vlan(f".{digits}:2", "x"),
+        lambda: ids.parse_id(digits),
+        lambda: parse_job_id(digits),
+        lambda: typed_params.backend({"vcpus": digits}),
+        lambda: values.parse_duration(f"{digits}m"),
+        lambda: units.parse_size_mib(digits),
+    )
+    for check in checks:
+        with pytest.raises(errors.GenericError):
+            check()
