@@ -56,7 +56,8 @@ class ClusterAddress:
         self._rpc = runner
         self._clock = clock
         self._owns = owns
-        self._is_wanted = True
+        #: The last job that could do so has removed the address; one does at present.
+        self._is_removed = self._is_removing = False
         #: The last attempt was a success, and the address was there since.
         self._is_up = False
         self._failures = 0
@@ -75,17 +76,26 @@ class ClusterAddress:
     def begin(self, procedure: str) -> None:
         """Take a node call of a job that begins: its hooks may outlast the removal."""
         if procedure == _DOWN:
-            self._is_wanted = False
+            self._is_removing = True
 
     def note(self, procedure: str, failed: int) -> None:
         """Take a node call of a job that has ended, and how many nodes failed.
 
         The job may remove the address, or have it at another place.
         """
-        if procedure in (_UP, _DOWN):
-            # A removal that failed is none.
-            self._is_wanted = procedure == _UP or bool(failed)
-            self._is_up = not failed and self._is_wanted
+        if procedure not in (_UP, _DOWN):
+            return
+        if procedure == _UP or not failed:
+            # A removal that failed is none: neither does it end the duty, nor does it
+            # undo an earlier one.
+            self._is_removed = procedure == _DOWN
+        if procedure == _DOWN:
+            self._is_removing = False
+        self._is_up = not failed and self._is_wanted
+
+    @property
+    def _is_wanted(self) -> bool:
+        return not (self._is_removed or self._is_removing)
 
     def _run(self) -> None:
         pause_s = 0.0

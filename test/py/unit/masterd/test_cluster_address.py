@@ -126,6 +126,17 @@ def test_a_removal_that_failed_does_not_end_the_duty(machines):
     assert machines.holder == N1
 
 
+def test_a_removal_that_failed_does_not_undo_one_before(machines):
+    """The second one finds nothing to remove, or its hook fails."""
+    machines.looks(1)
+    for failed in (0, 1):
+        machines.duty.begin(DOWN)
+        machines.holder = None
+        machines.duty.note(DOWN, failed)
+        machines.looks(2)
+        assert machines.holder is None
+
+
 def test_a_job_that_removes_the_address_during_an_attempt_wins(machines):
     def up(_node, _args):
         machines.duty.note(DOWN, 0)
