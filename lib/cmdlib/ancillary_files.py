@@ -6,10 +6,10 @@ configuration; server.pem is never sent by this module.
 
 import dataclasses
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from ganeti import objects, pathutils
+from ganeti import objects, pathutils, rpc
 from ganeti.cmdlib import host_keys
 from ganeti.cmdlib.base import Context
 from ganeti.constants import misc, nodeverify
@@ -240,3 +240,17 @@ def _upload(ctx: Context, path: str, nodes: Sequence[str]) -> bool:
         if answer.failed and not answer.offline:
             ctx.log.warn(answer.describe(f"copy of file {path} failed"))
     return is_complete
+
+
+def write_ssconf(
+    ctx: Context, nodes: Sequence[str], values: Mapping[str, str]
+) -> Mapping[str, rpc.Result]:
+    """Write ssconf files to nodes at once, for a step that cannot wait for them.
+
+    The master daemon sends all files after each commit, and these ones again: a later
+    commit may have been distributed before this call.
+    """
+    try:
+        return ctx.rpc.call("write_ssconf_files", nodes, [values])
+    finally:
+        ctx.config.on_ssconf(nodes, values.keys())

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from ganeti import config
+from ganeti.cmdlib import ancillary_files
 from ganeti.cmdlib.base import Context
 
 _LISTED: Final = "master_candidates_certs"
@@ -40,7 +41,7 @@ def send(ctx: Context) -> dict[str, str]:
     snapshot = ctx.snapshot
     online = sorted(uuid for uuid, node in snapshot.nodes.items() if not node.offline)
     listed = config.ssconf_values(snapshot)[_LISTED]
-    answers = ctx.rpc.call("write_ssconf_files", online, [{_LISTED: listed}])
+    answers = ancillary_files.write_ssconf(ctx, online, {_LISTED: listed})
     return {
         snapshot.nodes[uuid].name: str(answer.fail_msg)
         for uuid, answer in answers.items()

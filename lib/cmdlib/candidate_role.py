@@ -180,14 +180,13 @@ def _write_roles(ctx: Context) -> None:
     offline, and neither would get the key of the other.
     """
     written: dict[str, str] | None = None
-    # A later commit may be there already, and would be overwritten for good: the files
-    # that follow it are sent once.
+    # A later commit may be there already, and must not be overwritten by this one.
     for _ in range(_ROUNDS):
         newest = _roles(ctx)
         if newest == written:
             return
         master = ctx.snapshot.cluster.master_node
-        answer = ctx.rpc.call_one("write_ssconf_files", master, newest)
+        answer = ancillary_files.write_ssconf(ctx, [master], newest)[master]
         if answer.failed:
             what = "cannot write the roles of nodes on the master"
             ctx.log.warn(answer.describe(what))

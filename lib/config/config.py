@@ -68,6 +68,11 @@ class Config:
         self.disk_notes = DiskNotes(store)
         #: Nodes that do not answer, and what was done about them.
         self.node_deaths = NodeDeaths(store)
+        #: Called with the nodes and the keys of ssconf files that a job has written
+        #: beside the distributor: a later file may have been there already.
+        self.on_ssconf: Callable[[Collection[str], Collection[str]], None] = (
+            lambda _nodes, _keys: None
+        )
         self._header: Header | None = None  # guarded by the store's writers' lock
 
     def snapshot(self) -> Snapshot:

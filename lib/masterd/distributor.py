@@ -3,9 +3,10 @@
 One thread follows the store and selects the relevant changes; another one writes to
 the nodes, so a slow node delays neither commits nor the first thread. There is one push
 at a time, of the newest values. A node gets the files that differ from those it has
-acknowledged. Changes of the list of instances, of which a busy cluster has many per
-second, are sent together, after pauses that become longer while changes go on, see
-`PAUSES_S`; all others are sent at once.
+acknowledged. Jobs that need a file at once write it themselves; the distributor writes
+the same files again behind them, since theirs may be older. Changes of the list of
+instances, of which a busy cluster has many per second, are sent together, after pauses
+that become longer while changes go on, see `PAUSES_S`; all others are sent at once.
 Failed nodes are tried again. When there is nothing to write, master candidates are
 pinged every `RETRY_S` seconds, so a suspended master notices that it was replaced.
 """
@@ -14,7 +15,7 @@ import enum
 import logging
 import queue
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from ganeti import errors, rpc
@@ -176,6 +177,10 @@ class Distributor:
         #: None to stop.
         self._news: queue.SimpleQueue[Files | None] = queue.SimpleQueue()
         self._sent: dict[str, _Sent] = {}
+        #: Nodes, and keys of files, that others have written since the last push.
+        self._foreign: queue.SimpleQueue[tuple[Collection[str], Collection[str]]] = (
+            queue.SimpleQueue()
+        )
         #: Nodes whose last write failed.
         self._failing: set[str] = set()
         self._pace = Pace()
@@ -192,6 +197,11 @@ class Distributor:
         self._news.put(Files.ANY)
         for thread in self._threads:
             thread.start()
+
+    def write_again(self, nodes: Collection[str], keys: Collection[str]) -> None:
+        """Write some files to some nodes again, which others have written."""
+        self._foreign.put((nodes, keys))
+        self._news.put(Files.ANY)
 
     def stop(self) -> None:
         """Wait for the threads to end; the store must be closed."""
@@ -284,6 +294,8 @@ class Distributor:
 
     def _push(self) -> set[str]:
         """Write to online nodes the files that they lack; return the failed ones."""
+        while not self._foreign.empty():
+            self._forget(*self._foreign.get())
         snapshot = self._store.snapshot()
         failed = set()
         try:
@@ -293,6 +305,17 @@ class Distributor:
             _log.exception("ssconf: writing to nodes failed")
             return {"all"}
         return failed
+
+    def _forget(self, nodes: Collection[str], keys: Collection[str]) -> None:
+        # Nodes that were written together go on to share one object.
+        before, kept = dict(self._sent), dict[int, Values]()
+        for uuid in before.keys() & set(nodes):
+            sent = before[uuid]
+            values = kept.setdefault(
+                id(sent.values),
+                {k: v for k, v in sent.values.items() if k not in keys},
+            )
+            self._sent[uuid] = sent._replace(values=values)
 
     def _find_differences(self, snapshot: Snapshot) -> list[_Push]:
         """Return the files that nodes lack; those with the same files get one call.

@@ -154,4 +154,5 @@ def build(deps: MasterDeps) -> Service:
         ),
         clock=deps.clock,
     )
+    deps.config.on_ssconf = distributor.write_again
     return Service(deps, distributor)

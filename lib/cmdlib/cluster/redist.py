@@ -32,8 +32,6 @@ class ClusterRedistConf(LogicalUnit[opcodes.ClusterRedistConf]):
         snapshot = self.ctx.snapshot
         online = sorted(n.uuid for n in snapshot.nodes.values() if not n.offline)
         values = config.ssconf_values(snapshot)
-        for answer in self.ctx.rpc.call(
-            "write_ssconf_files", online, [values]
-        ).values():
+        for answer in ancillary_files.write_ssconf(self.ctx, online, values).values():
             if answer.failed and not answer.offline:
                 self.ctx.log.warn(answer.describe("ssconf files were not written"))

@@ -170,6 +170,20 @@ def test_a_node_whose_record_changed_gets_all_files(opened):
         made.stop()
 
 
+def test_a_file_that_a_job_has_written_is_written_again_behind_it(opened):
+    """The value may have changed back since; nothing else would be sent."""
+    nodes = Nodes(opened.snapshot)
+    made = started(opened, nodes, retry_s=60)
+    try:
+        first_files(nodes)
+        made.write_again([clusters.node_uuid(2)], ["cluster_tags", "node_list"])
+        assert nodes.arrived.get(timeout=60)[1] == {clusters.node_uuid(2)}
+        assert nodes.files.get(timeout=60).keys() == {"cluster_tags"}
+    finally:
+        opened.close()
+        made.stop()
+
+
 class Blocked(Nodes):
     """Nodes that answer when the test allows it."""
 

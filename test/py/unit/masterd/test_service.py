@@ -129,6 +129,20 @@ def test_change_is_seen_by_queries_and_ssconf(master, client):
     until("the tag in ssconf files", has_arrived)
 
 
+def test_files_that_a_job_writes_are_written_again_behind_it(master, client):
+    """A later commit may have been distributed before the job's call arrived."""
+    master.rpc.script["upload_file"] = None
+
+    def count():
+        pushed = master.rpc.called("write_ssconf_files")
+        return sum("node_list" in args[0] for _node, args in pushed)
+
+    until("the first files", lambda: count() == 3)
+    job_id = client.call("SubmitJob", [[{"OP_ID": "OP_CLUSTER_REDIST_CONF"}]])
+    assert job_status(client, job_id) == "success"
+    until("those of the job, and those of the distributor", lambda: count() == 9)
+
+
 def test_jobs_outlive_a_restart(master):
     with master.client() as client:
         first = client.call("SubmitJob", [[DELAY]])
