@@ -87,6 +87,8 @@ class Limits:
         at_once: most commands that run at the same time.
         pause_s: between the starts of two commands.
         stdin: text for the standard input of each; without it, /dev/null.
+        held: descriptors, one for each command, that it and its children keep open
+            even if this process ends; empty for none.
     """
 
     timeout_s: float
@@ -94,6 +96,7 @@ class Limits:
     at_once: int = 1
     pause_s: float = 0.0
     stdin: str | None = dataclasses.field(default=None, repr=False)
+    held: Sequence[int] = ()
 
 
 class Runner(Protocol):
@@ -379,6 +382,7 @@ def _start_piped(
     env: Mapping[str, str],
     stdin: str | None = None,
     cwd: str | None = None,
+    pass_fds: Sequence[int] = (),
 ) -> "subprocess.Popen[bytes]":
     with contextlib.ExitStack() as stack:
         source = subprocess.DEVNULL
@@ -397,6 +401,7 @@ def _start_piped(
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
+                pass_fds=pass_fds,
             )
         except OSError as err:
             raise _cannot_run(argv, env, err) from err
@@ -540,7 +545,8 @@ class _Bounded:
     ) -> None:
         self.index = index
         self.argv = argv
-        self.child = _start_piped(argv, env, limits.stdin)
+        held = limits.held[index : index + 1]
+        self.child = _start_piped(argv, env, limits.stdin, pass_fds=held)
         self.deadline = time.monotonic() + limits.timeout_s
         self._max_output = limits.max_output
         self._outputs = [s for s in (self.child.stdout, self.child.stderr) if s]

@@ -2,18 +2,30 @@
 
 A helper runs as root on the master. So it must be a program that only root can change;
 what it prints is data, limited in size, and checked against the form of its command.
+
+A master daemon can end while helpers switch machines off, and so can this daemon: the
+helpers go on. Each holds a lock of its machine. A question for the power state is only
+answered when no such helper runs any more, so the answer stays true.
 """
 
+import contextlib
+import os
+import re
+import time
+from collections.abc import Sequence
 from typing import Any, Final
 
 from ganeti import errors, serializer
 from ganeti.backend.registry import LocalNode, procedure
 from ganeti.constants import hooks, oob
 from ganeti.process import Limits, RunResult
-from ganeti.utils import trusted_files
+from ganeti.utils import files, trusted_files
 
 #: Most bytes that a helper may print; a health report of 500 items has 20 KiB.
 _MAX_OUTPUT: Final = 64 << 10
+_NAME: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]*")
+#: Seconds beyond its time limit until a helper has ended.
+_END_S: Final = 5.0
 #: Characters of a helper's error output that an error shows.
 _ERROR_CHARS: Final = 1000
 
@@ -67,20 +79,53 @@ def run_oob_many(
         program: trusted_files.program_problem(program, is_virtual=is_virtual)
         for program, _ in helpers
     }
-    trusted = [(program, name) for program, name in helpers if not known[program]]
-    results = iter(
-        node.process.run_many(
-            [(program, command, name) for program, name in trusted],
-            limits=Limits(timeout, _MAX_OUTPUT, oob.OOB_AT_ONCE, pause),
-            env=_environment(node),
-        )
-    )
+    names = [name for program, name in helpers if not known[program]]
+    busy = set[str]()
+    if command == oob.OOB_POWER_STATUS:
+        busy = _still_switching(node, names, timeout + _END_S)
+    trusted = [
+        (program, command, name)
+        for program, name in helpers
+        if not (known[program] or name in busy)
+    ]
+    with contextlib.ExitStack() as stack:
+        held: Sequence[int] = ()
+        if command == oob.OOB_POWER_OFF:
+            locks = [files.locked(_lock(node, name), shared=True) for name in names]
+            held = [stack.enter_context(lock) for lock in locks]
+        limits = Limits(timeout, _MAX_OUTPUT, oob.OOB_AT_ONCE, pause, held=held)
+        environment = _environment(node)
+        results = iter(node.process.run_many(trusted, limits=limits, env=environment))
     return [
         (False, f"OOB program is not run: {known[program]}")
         if known[program]
+        else (False, f"an earlier helper still switches node {name} off")
+        if name in busy
         else _answer(command, next(results))
-        for program, _ in helpers
+        for program, name in helpers
     ]
+
+
+def _lock(node: LocalNode, name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise errors.OpExecError(f"OOB: invalid name of a node {name!r}")
+    return f"{node.paths.lock_dir}/oob-{name}.lock"
+
+
+def _still_switching(node: LocalNode, names: Sequence[str], limit_s: float) -> set[str]:
+    """Wait for helpers that switch machines off; return those that do not end."""
+    end = time.monotonic() + limit_s
+    busy = set()
+    for name in names:
+        path = _lock(node, name)
+        if not os.path.exists(path):
+            continue
+        try:
+            with files.locked(path, timeout_s=max(0.0, end - time.monotonic())):
+                pass
+        except errors.LockError:
+            busy.add(name)
+    return busy
 
 
 def _answer(command: str, result: RunResult | errors.CommandError) -> tuple[bool, Any]:

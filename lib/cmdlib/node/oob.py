@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from ganeti import errors, objects, opcodes
 from ganeti.cmdlib.base import ALL, Context, LogicalUnit
 from ganeti.cmdlib.node import checks, death, role, switched_off
@@ -44,6 +46,20 @@ _LOOKS: Final = 4
 _LOOK_S: Final = 5.0
 #: Seconds that a node daemon has to answer.
 _ANSWER_S: Final = 2.0
+
+
+class Order(msgspec.Struct, frozen=True):
+    """An order to switch nodes off that is under way, for a restarted master daemon.
+
+    Attributes:
+        nodes: their uuids.
+        candidates: those that were master candidates.
+        master: the node that runs their helpers.
+    """
+
+    nodes: list[str]
+    candidates: list[str]
+    master: str
 
 
 class OobCommand(LogicalUnit[opcodes.OobCommand]):
@@ -128,6 +144,9 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
         ]
         with contextlib.ExitStack() as stack:
             if self.op.mark_offline:
+                candidates = switched_off.candidates_of(snapshot, able)
+                order = Order(able, candidates, snapshot.cluster.master_node)
+                self.ctx.save_resumption(msgspec.to_builtins(order))
                 # Their votes would be missing for the commits that mark them.
                 stack.enter_context(switched_off.without_votes(self.ctx, able))
             answers = self._switch_all(able)
@@ -139,13 +158,37 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
             for uuid in self.nodes
         ]
 
-    def resume(self) -> None:
-        """Give candidates their role back that a cut order took from them."""
-        switched_off.restore(self.ctx, self.ctx.resumption)
-        raise errors.OpExecError(
-            "the master daemon was restarted while nodes were being switched off; those"
-            " that are not marked offline may be on: run the command again"
+    def resume(self) -> list[Row]:
+        """Record which nodes a cut order has switched off; the others get votes back.
+
+        Helpers may have outlived the master daemon. The node on which they ran answers
+        when they have ended; without its answer, a node does not get its vote back.
+        """
+        order, nodes = (
+            msgspec.convert(self.ctx.resumption, Order),
+            self.ctx.snapshot.nodes,
         )
+        left = [u for u in order.nodes if u in nodes and not nodes[u].offline]
+        where = nodes.get(order.master)
+        asker = None if where is None or where.offline else where.uuid
+        given: Answers = dict.fromkeys(left, (None, ""))
+        reports = self._look(given, left, asker)
+        results = {u: _proved(given[u], reports[u], wants_proof=True) for u in left}
+        results |= self._answering(results)
+        self._record([uuid for uuid, (_, problem) in results.items() if not problem])
+        unknown = [uuid for uuid in left if reports[uuid][1]]
+        switched_off.restore(self.ctx, order.candidates, unknown)
+        switched_off.settle(self.ctx, order.candidates, order.nodes)
+        if any(problem for _, problem in results.values()):
+            raise errors.OpExecError(
+                "the master daemon was restarted while nodes were being switched off;"
+                " those that are not marked offline may be on: run the command again"
+            )
+        return [
+            [(statuses.RS_NORMAL, nodes[uuid].name), (statuses.RS_NORMAL, None)]
+            for uuid in order.nodes
+            if uuid in nodes
+        ]
 
     def _switch_all(self, able: Sequence[str]) -> dict[str, tuple[int, Any]]:
         answers: dict[str, tuple[int, Any]] = {}
@@ -220,12 +263,28 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
             for uuid, (_, problem) in results.items()
             if not problem or (wants_proof and problem != constants.OOB_TIMED_OUT)
         ]
+        reports = self._look(results, asked)
+        return {
+            uuid: _proved(result, reports.get(uuid), wants_proof=wants_proof)
+            for uuid, result in results.items()
+        }
+
+    def _look(
+        self, results: Answers, asked: Sequence[str], asker: str | None = None
+    ) -> Answers:
+        """Ask helpers for power states, and again where an order succeeded.
+
+        Args:
+            results: of the orders to switch nodes off.
+            asked: the nodes.
+            asker: the node on which the helpers run, the master if None.
+        """
         reports: Answers = {}
         for look in range(_LOOKS):
             if look:
                 self.ctx.pause(_LOOK_S)
             command, timeout_s = constants.OOB_POWER_STATUS, self.op.timeout
-            reports |= run_helpers(self.ctx, asked, command, timeout_s)
+            reports |= run_helpers(self.ctx, asked, command, timeout_s, asker=asker)
             asked = [
                 uuid
                 for uuid in asked
@@ -233,10 +292,7 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
             ]
             if not asked:
                 break
-        return {
-            uuid: _proved(result, reports.get(uuid), wants_proof=wants_proof)
-            for uuid, result in results.items()
-        }
+        return reports
 
     def _answering(self, results: Answers) -> Answers:
         """Return the nodes that answer although their helpers say that they are off.
@@ -318,6 +374,8 @@ def run_helpers(
     command: str,
     timeout_s: float,
     pause_s: float = 0.0,
+    *,
+    asker: str | None = None,
 ) -> Answers:
     """Run the helpers of nodes on the master, in parallel.
 
@@ -327,6 +385,7 @@ def run_helpers(
         command: see ``constants.oob``.
         timeout_s: of each helper.
         pause_s: between the starts of two helpers.
+        asker: another node to run them on.
 
     Returns:
         node uuid -> (valid output, empty) or (None, problem), in the given order.
@@ -335,10 +394,13 @@ def run_helpers(
         return {}
     snapshot = ctx.snapshot
     records = [snapshot.nodes[uuid] for uuid in nodes]
-    rounds = math.ceil(len(nodes) / constants.OOB_AT_ONCE)
+    # A question waits for the end of earlier orders.
+    is_question = command == constants.OOB_POWER_STATUS
+    rounds = math.ceil(len(nodes) / constants.OOB_AT_ONCE) + is_question
+    place = asker or snapshot.cluster.master_node
     answer = ctx.rpc.call(
         "run_oob_many",
-        [snapshot.cluster.master_node],
+        [place],
         (
             [[params.oob_program(snapshot, node), node.name] for node in records],
             command,
@@ -346,7 +408,7 @@ def run_helpers(
             pause_s,
         ),
         timeout_s=_CALL_S + rounds * timeout_s + len(nodes) * pause_s,
-    )[snapshot.cluster.master_node]
+    )[place]
     problem = answer.fail_msg
     if not problem and len(answer.payload) != len(nodes):
         problem = f"wanted {len(nodes)} results, found {len(answer.payload)}"

@@ -19,14 +19,9 @@ _ANSWER_S: Final = 2.0
 
 @contextlib.contextmanager
 def without_votes(ctx: Context, nodes: Sequence[str]) -> Iterator[None]:
-    """Let no node be a master candidate; those that stay online are again afterwards.
-
-    The role is kept by name across a restart of the master daemon, see `restore`.
-    """
-    snapshot = ctx.snapshot
-    candidates = [uuid for uuid in nodes if snapshot.nodes[uuid].master_candidate]
+    """Let no node be a master candidate; those that stay online are so afterwards."""
+    candidates = candidates_of(ctx.snapshot, nodes)
     if candidates:
-        ctx.save_resumption(candidates)
         with ctx.config.edit(ctx.owner) as edit:
             for uuid in candidates:
                 edit.update(edit.snapshot.nodes[uuid].replace(master_candidate=False))
@@ -37,11 +32,25 @@ def without_votes(ctx: Context, nodes: Sequence[str]) -> Iterator[None]:
         yield
     finally:
         restore(ctx, candidates)
+    settle(ctx, candidates, nodes)
+
+
+def candidates_of(snapshot: objects.Snapshot, nodes: Sequence[str]) -> list[str]:
+    """Return those nodes that are master candidates."""
+    return [uuid for uuid in nodes if snapshot.nodes[uuid].master_candidate]
+
+
+def settle(ctx: Context, candidates: Collection[str], nodes: Collection[str]) -> None:
+    """Follow an order to switch nodes off, some of which were candidates.
+
+    Others get the role in place of those that have lost it, with its rights.
+    """
     if candidates:
         candidate_role.fill_pool(ctx, ignore=nodes)
     for uuid in candidates:
-        old, new = snapshot.nodes[uuid], ctx.snapshot.nodes[uuid]
-        candidate_role.follow(ctx, old, new)
+        if (new := ctx.snapshot.nodes.get(uuid)) is not None:
+            old = new.replace(master_candidate=True, offline=False)
+            candidate_role.follow(ctx, old, new)
 
 
 def _is_alone(snapshot: objects.Snapshot) -> bool:
@@ -53,10 +62,13 @@ def _is_alone(snapshot: objects.Snapshot) -> bool:
     )
 
 
-def restore(ctx: Context, candidates: Collection[str]) -> None:
+def restore(
+    ctx: Context, candidates: Collection[str], unknown: Collection[str] = ()
+) -> None:
     """Make those nodes candidates again that are not marked offline.
 
-    One that does not answer is perhaps off: its vote would be missing.
+    One that does not answer is perhaps off, and one of which the state is unknown may
+    still be switched off: its vote would be missing.
     """
     left = [
         node
@@ -66,13 +78,16 @@ def restore(ctx: Context, candidates: Collection[str]) -> None:
     ]
     uuids = [node.uuid for node in left]
     answers = ctx.rpc.call("version", uuids, timeout_s=_ANSWER_S) if uuids else {}
+    problems = {uuid: "is silent" for uuid in uuids if answers[uuid].is_silent}
+    problems |= dict.fromkeys(unknown, "may still be switched off")
     for node in left:
-        if answers[node.uuid].is_silent:
+        if node.uuid in problems:
             ctx.log.warn(
-                f"node {node.name} is silent, and no master candidate any more",
+                f"node {node.name} {problems[node.uuid]}, and no master candidate any"
+                " more",
                 hint=f"later: gnt-node modify --master-candidate=yes {node.name}",
             )
-    left = [node for node in left if not answers[node.uuid].is_silent]
+    left = [node for node in left if node.uuid not in problems]
     if not left:
         return
     with ctx.config.edit(ctx.owner) as edit:

@@ -7,6 +7,7 @@ import pytest
 
 from fakes import nodes, patience
 from ganeti import errors
+from ganeti.backend import oob
 
 
 @pytest.fixture
@@ -100,6 +101,28 @@ def test_the_time_limit_ends_the_whole_process_group(node, tmp_path):
         patience.until(
             "the child to be ended", lambda number=number: not is_running(number)
         )
+
+
+def test_a_power_state_waits_for_helpers_that_outlive_their_daemon(
+    node, tmp_path, monkeypatch
+):
+    """A helper leaves its session, as one whose daemon was killed."""
+    monkeypatch.setattr(oob, "_END_S", 0.0)
+    begun, end = tmp_path / "begun", tmp_path / "end"
+    left = f"setsid sh -c ': >{begun}; until [ -e {end} ]; do sleep 0.05; done'"
+    helper = f"{left} >/dev/null 2>&1 & until [ -e {begun} ]; do sleep 0.05; done"
+    assert run(node, helper, "power-off") is None
+    text = """echo '{"powered": true}'"""
+    with pytest.raises(errors.OpExecError, match=r"still switches node n2\.tst off"):
+        run(node, text, timeout=0.2)
+    end.touch()
+    assert run(node, text) == {"powered": True}
+
+
+def test_a_name_that_is_no_name_of_a_node_is_refused(node, tmp_path):
+    path = program(tmp_path / "oob", "")
+    with pytest.raises(errors.OpExecError, match="invalid name of a node"):
+        nodes.call(node, "run_oob", path, "power-off", "../x", 60)
 
 
 def is_running(pid):

@@ -230,7 +230,7 @@ def test_questions_go_to_all_nodes_at_once():
     engine = many(50, {"powered": True})
     run(engine, "power-status", timeout=10)
     assert calls(engine) == [([NAMES[n] for n in range(1, 52)], 0.0)]
-    assert engine.rpc.limits["run_oob_many"] == {60 + 10}
+    assert engine.rpc.limits["run_oob_many"] == {60 + 2 * 10}
 
 
 def test_machines_are_switched_off_together_and_recorded_in_parts():
@@ -396,15 +396,51 @@ def test_an_error_gives_a_candidate_its_role_back():
     assert roles(engine) == (False, True, True)
 
 
-def test_a_restarted_master_gives_a_candidate_its_role_back():
-    engine = switching(helper(False), **SPARE)
+def resumed(engine, *nodes, master=N1):
+    """Continue an order to switch nodes off that a restart has cut."""
+    saved = {"nodes": list(nodes), "candidates": [N2], "master": master}
     op = {"OP_ID": "OP_OOB_COMMAND", "command": "power-off", **MARKED}
+    return engine.run(
+        op | {"node_names": ["node2"]}, callbacks=FakeCallbacks(resumption=saved)
+    )
+
+
+def test_a_restarted_master_gives_a_candidate_its_role_back():
+    """Its helper reports, four times, that it is on."""
+    engine = switching(helper(True), **SPARE)
     with pytest.raises(errors.OpExecError, match="run the command again"):
-        engine.run(
-            op | {"node_names": ["node2"]}, callbacks=FakeCallbacks(resumption=[N2])
-        )
+        resumed(engine, N2)
     assert roles(engine) == (False, True, True)
-    assert commands(engine) == []
+    assert commands(engine) == ["power-status"] * 4
+
+
+@pytest.mark.parametrize(
+    "answer", [failure("no answer"), "an earlier helper still switches node node2 off"]
+)
+def test_a_cut_order_that_may_go_on_gives_no_role_back(answer):
+    """The node answers until the helper reaches its controller."""
+    call = helper(answer) if isinstance(answer, str) else answers(answer)
+    engine = switching(call, **SPARE)
+    with pytest.raises(errors.OpExecError, match="run the command again"):
+        resumed(engine, N2)
+    assert roles(engine) == (False, True, False)
+    assert "may still be switched off, and no master candidate" in (
+        engine.callbacks.text()
+    )
+
+
+def test_a_restarted_master_records_which_nodes_are_off():
+    engine = switching(helper(False), **SPARE)
+    engine.rpc.script["version"] = SILENT
+    assert resumed(engine, N2) == [[(0, NAMES[2]), (0, None)]]
+    assert roles(engine) == (True, False, False)
+
+
+def test_another_master_asks_where_the_helpers_run():
+    engine = switching(helper(True))
+    with pytest.raises(errors.OpExecError, match="run the command again"):
+        resumed(engine, N2, master=N3)
+    assert {node for node, _ in engine.rpc.called("run_oob_many")} == {N3}
 
 
 def test_a_candidate_that_is_needed_is_not_switched_off():
