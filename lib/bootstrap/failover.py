@@ -271,7 +271,7 @@ def _plan(paths: Paths) -> _Plan:
     names = [snapshot.nodes[snapshot.cluster.master_node].name]
     names.append(SimpleStore(paths).master_node())
     old_name = next((name for name in names if name != own.name), None)
-    if own.name in names and _is_serving(paths, timeout_s=_LUXI_S):
+    if own.name in names and is_serving(paths):
         raise errors.OpPrereqError(
             f"{own.name} is the master already; run this on the node that is to become"
             " the master",
@@ -561,7 +561,7 @@ def _wait_for_master(
 ) -> bool:
     """Wait until the master daemon and the master's address answer."""
     if not wait_until(
-        lambda: _is_serving(paths, timeout_s=_PING_S), clock, timeout_s=_ADDRESS_S
+        lambda: is_serving(paths, timeout_s=_PING_S), clock, timeout_s=_ADDRESS_S
     ):
         feedback("Warning: the master daemon does not answer")
         return False
@@ -576,7 +576,7 @@ def _wait_for_master(
     return False
 
 
-def _is_serving(paths: Paths, *, timeout_s: float) -> bool:
+def is_serving(paths: Paths, *, timeout_s: float = _LUXI_S) -> bool:
     """Return whether the master daemon on this node answers a query."""
     client = luxi.Client.of_node(
         paths, connect_timeout_s=timeout_s, timeout_s=timeout_s, retries=0

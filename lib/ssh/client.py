@@ -40,6 +40,8 @@ CONNECT_ATTEMPTS: Final = 5
 CONNECT_PAUSE_S: Final = 0.3
 #: Largest number of bytes that are read from a command's output at once.
 _CHUNK: Final = 65536
+#: Seconds between two probes of the connection during a command that is followed.
+_KEEPALIVE_S: Final = 15
 #: Longest output of a command, and longest error output, in bytes.
 MAX_OUTPUT: Final = 64 * 1024 * 1024
 #: A caller's decision about an unknown host key: (host, key type, fingerprint).
@@ -435,6 +437,7 @@ class Client:
         *,
         stdin: str | bytes | None = None,
         timeout_s: float | None = None,
+        on_line: Callable[[str], None] | None = None,
     ) -> RunResult:
         """Run a command and wait for its end.
 
@@ -443,6 +446,8 @@ class Client:
             stdin: complete standard input.
             timeout_s: longest time without output; then the connection is closed and
                 the result is a timeout.
+            on_line: called with each line of the output, as it comes. The connection is
+                then probed, so that the loss of the host is noticed.
 
         Raises:
             SshError: the connection broke, or the output is too long.
@@ -454,8 +459,10 @@ class Client:
                 raise errors.SshError(f"{self.host}: the connection is closed")
             channel = transport.open_session(timeout=CONNECT_TIMEOUT_S)
             channel.settimeout(timeout_s)
+            if on_line is not None:
+                transport.set_keepalive(_KEEPALIVE_S)
             channel.exec_command(command)
-            return _converse(channel, tuple(argv), stdin)
+            return _converse(channel, tuple(argv), stdin, on_line)
         except (paramiko.SSHException, OSError, EOFError) as err:
             raise errors.SshError(
                 f"{self.host}: connection lost while running {argv[0]}: {err}"
@@ -517,7 +524,10 @@ class Client:
 
 
 def _converse(
-    channel: Any, argv: tuple[str, ...], stdin: str | bytes | None
+    channel: Any,
+    argv: tuple[str, ...],
+    stdin: str | bytes | None,
+    on_line: Callable[[str], None] | None,
 ) -> RunResult:
     """Write a command's input and collect its output; a thread reads stderr."""
     errors_read: list[bytes] = []
@@ -535,11 +545,17 @@ def _converse(
     if stdin is not None:
         _send(channel, stdin.encode() if isinstance(stdin, str) else stdin)
     channel.shutdown_write()
-    stdout, timed_out, left = [], False, MAX_OUTPUT
+    stdout, timed_out, left, rest = [], False, MAX_OUTPUT, b""
     try:
         while left >= 0 and (data := channel.recv(_CHUNK)):
             stdout.append(data)
             left -= len(data)
+            if on_line is not None:
+                *whole, rest = (rest + data).split(b"\n")
+                for line in whole:
+                    on_line(line.decode(errors="replace"))
+        if rest and on_line is not None:
+            on_line(rest.decode(errors="replace"))
     except TimeoutError:
         timed_out = True
     if timed_out or left < 0:

@@ -13,7 +13,7 @@ from ganeti import errors
 from ganeti.cli import error_text, jobs, listing, prompts, submission
 from ganeti.cli.context import CommandContext
 from ganeti.cli.executor import JobExecutor, JobOutcome
-from ganeti.client.cluster import epo_plan
+from ganeti.client.cluster import epo_handover, epo_plan
 from ganeti.client.cluster.epo_plan import Plan, Row
 from ganeti.constants import ecodes, exitcodes, oob
 from ganeti.constants import query as q
@@ -30,36 +30,47 @@ _PING_S: Final = 1.0
 _PINGS_AT_ONCE: Final = 32
 #: Seconds of the watcher's pause, so that it does not start what is being stopped.
 _WATCHER_PAUSE_S: Final = 3600
-#: Starts the master daemon while no other node can vote; only its own copy counts then,
-#: because all other nodes are offline.
-_START: Final = (
-    "daemon-util start ganeti-masterd --no-voting --yes-do-it --require-majority"
-)
 
 
 def run(ctx: CommandContext) -> int:
     """Switch nodes off, or bring them back."""
+    _check_arguments(ctx)
+    if not ctx.opts.become_master:
+        return _run(ctx)
+    with epo_handover.as_master(ctx):
+        return _run(ctx)
+
+
+def _run(ctx: CommandContext) -> int:
     nodes = _nodes(ctx)
-    if not ctx.opts.on:
-        _refuse_master(ctx, nodes)
-    plan = epo_plan.on(nodes) if ctx.opts.on else epo_plan.off(nodes)
+    names = [node["name"] for node in nodes]
+    if ctx.opts.on:
+        plan = epo_plan.on(nodes, _went_off(ctx, nodes))
+    else:
+        plan = epo_plan.off(nodes)
     for note in plan.notes:
         ctx.out(note)
-    names = [node["name"] for node in nodes]
+    others = _others(ctx, names) if plan.master and not ctx.opts.on else []
+    successor = epo_handover.find(ctx, others, ())
+    if successor:
+        ctx.out(
+            f"The master {plan.master} goes off, so node {successor['name']} takes the"
+            " master role first."
+        )
     if not ctx.opts.force and not prompts.confirm_operation(
         ctx, names, kind="nodes", operation="epo"
     ):
         return exitcodes.EXIT_FAILURE
-    return _on(ctx, plan) if ctx.opts.on else _off(ctx, plan)
+    if ctx.opts.on:
+        return _on(ctx, plan)
+    if successor and not ctx.option("plan"):
+        return epo_handover.hand_over(ctx, successor, names)
+    return _off(ctx, plan, others, successor)
 
 
 # Arguments
-def _nodes(ctx: CommandContext) -> list[Row]:
-    """Return the nodes that the command names, each once, in the order of names.
-
-    Raises:
-        OpPrereqError: the arguments do not fit the options, or a name is unknown.
-    """
+def _check_arguments(ctx: CommandContext) -> None:
+    """Refuse arguments that do not fit the options. Raises OpPrereqError."""
     opts, names = ctx.opts, list(ctx.args)
     problem = ""
     if opts.groups and opts.show_all:
@@ -68,37 +79,51 @@ def _nodes(ctx: CommandContext) -> list[Row]:
         problem = "--all takes no names"
     elif not opts.show_all and not names:
         problem = "please name nodes, or groups with --groups, or give --all"
+    elif opts.on and opts.become_master:
+        problem = "--on and --become-master exclude each other"
     if problem:
         raise errors.OpPrereqError(f"epo: {problem}", ecodes.ECODE_INVAL)
-    if opts.groups:
+
+
+def _nodes(ctx: CommandContext) -> list[Row]:
+    """Return the nodes that the command names, each once, in the order of names.
+
+    Raises:
+        OpPrereqError: a name is unknown.
+    """
+    names = list(ctx.args)
+    if ctx.opts.groups:
         groups = listing.named(ctx, "group", ["name", "node_list"], names)
         names = [name for group in groups for name in group["node_list"]]
         if not names:
             return []
-    rows = listing.named(ctx, "node", list(epo_plan.NODE_FIELDS), names)
+    return _rows(ctx, names)
+
+
+def _others(ctx: CommandContext, names: Sequence[str]) -> list[Row]:
+    """Return the online nodes that the command does not name: they stay on."""
+    rows = _rows(ctx, ())
+    return [row for row in rows if not (row["name"] in names or row["offline"])]
+
+
+def _rows(ctx: CommandContext, names: Sequence[str]) -> list[Row]:
+    rows = listing.named(ctx, "node", list(epo_plan.NODE_FIELDS), list(names))
     by_name = {row["name"]: row for row in rows}
     return [by_name[name] for name in nicesort.nice_names(by_name)]
 
 
-def _refuse_master(ctx: CommandContext, nodes: Iterable[Row]) -> None:
-    masters = [node["name"] for node in nodes if node["master"]]
-    if masters and not ctx.opts.show_all:
-        raise errors.OpPrereqError(
-            f"epo: node {masters[0]} is the master, which cannot be powered off; do a"
-            " master-failover to another node first, or use --all",
-            ecodes.ECODE_INVAL,
-        )
-
-
 # Off
-def _off(ctx: CommandContext, plan: Plan) -> int:
+def _off(
+    ctx: CommandContext, plan: Plan, others: list[Row], successor: Row | None
+) -> int:
     opts = ctx.opts
     names = epo_plan.to_stop(_instances(ctx, plan), plan.instances_of)
     stops = {name: epo_plan.stop_job(name, opts.shutdown_timeout) for name in names}
     tags = {node["name"]: epo_plan.tag_job(node["name"]) for node in plan.tag}
-    power = _power(ctx, plan, oob.OOB_POWER_OFF)
+    power = _power_jobs(ctx, plan.switch, oob.OOB_POWER_OFF)
     planned = [*stops.values(), *tags.values(), *power]
-    if (code := _planned(ctx, planned)) is not None:
+    code = _planned(ctx, planned, epo_plan.handover_steps(plan.master, successor))
+    if code is not None:
         return code
     before = _pause_watcher(ctx) if planned else None
     if stops and not _run_instances(ctx, stops, "shutdown"):
@@ -110,15 +135,28 @@ def _off(ctx: CommandContext, plan: Plan) -> int:
     online = [node["name"] for node in plan.switch if not node["offline"]]
     untags = {n: epo_plan.untag_job(n) for n in online if n in failed}
     code |= failed_code | _tag(ctx, untags, "cleared of the mark of this command")
-    if plan.master:
-        ctx.out(
-            f"The master {plan.master} cannot power itself off: halt it by hand when"
-            " all other nodes are off. Later, when it has booted, start its daemon with"
-            f" '{_START}', and run 'gnt-cluster epo --on --all'."
-        )
-    elif planned and code == exitcodes.EXIT_SUCCESS:
+    successor = _late_successor(ctx, others) if plan.master else None
+    if planned and (successor or not (plan.master or code)):
         ctx.call("SetWatcherPause", before)
-    return code
+    if successor:
+        return code | epo_handover.hand_over(ctx, successor, [plan.master])
+    return code | _report_rest(ctx, plan, others)
+
+
+def _late_successor(ctx: CommandContext, others: list[Row]) -> Row | None:
+    """Return a node that became a candidate in place of one that went off."""
+    tried = [node["name"] for node in epo_plan.successors(others)]
+    names = [node["name"] for node in others]
+    return epo_handover.find(ctx, _rows(ctx, names), tried) if names else None
+
+
+def _report_rest(ctx: CommandContext, plan: Plan, others: list[Row]) -> int:
+    """Print what is left to a person, if anything; return the exit code."""
+    if not plan.master:
+        return exitcodes.EXIT_SUCCESS
+    text = epo_plan.remains(plan.master, others)
+    (ctx.err if others else ctx.out)(text)
+    return exitcodes.EXIT_FAILURE if others else exitcodes.EXIT_SUCCESS
 
 
 def _tag(ctx: CommandContext, ops: dict[str, list[jobs.Op]], done: str) -> int:
@@ -145,7 +183,7 @@ def _pause_watcher(ctx: CommandContext) -> float | None:
 # On
 def _on(ctx: CommandContext, plan: Plan) -> int:
     start = epo_plan.to_start(_instances(ctx, plan))
-    power = _power(ctx, plan, oob.OOB_POWER_ON)
+    power = _power_jobs(ctx, plan.switch, oob.OOB_POWER_ON)
     planned = [
         *power,
         *(epo_plan.restore_job(node) for node in plan.restore),
@@ -256,6 +294,24 @@ def _answering(ctx: CommandContext, nodes: Sequence[Row]) -> list[Row]:
     return [node for node, is_there in zip(nodes, came, strict=True) if is_there]
 
 
+def _went_off(ctx: CommandContext, nodes: Iterable[Row]) -> set[str]:
+    """Return the nodes that an earlier run switched off without living to record it.
+
+    They are silent, and their helpers report that they are off.
+    """
+    asked = [node for node in nodes if epo_plan.is_tagged(node) and node["powered"]]
+    there = _answering(ctx, asked)
+    silent = [node for node in asked if node not in there]
+    if not silent or ctx.option("plan"):
+        return {node["name"] for node in silent}
+    (ops,) = _power_jobs(ctx, silent, oob.OOB_POWER_STATUS)
+    return {
+        name
+        for (_, name), (status, payload) in jobs.run(ctx, ops[0])
+        if status == q.RS_NORMAL and payload.get(oob.OOB_POWER_STATUS_POWERED) is False
+    }
+
+
 # Both ways
 def _instances(ctx: CommandContext, plan: Plan) -> list[Row]:
     """Return the instances of the plan's nodes."""
@@ -266,14 +322,16 @@ def _instances(ctx: CommandContext, plan: Plan) -> list[Row]:
     return list(rows)
 
 
-def _planned(ctx: CommandContext, job_list: list[list[jobs.Op]]) -> int | None:
+def _planned(
+    ctx: CommandContext, job_list: list[list[jobs.Op]], steps: Sequence[str] = ()
+) -> int | None:
     """Print the plan with ``--plan``; return the exit code, None without it."""
     full = [[jobs.with_generic(ctx, op) for op in ops] for ops in job_list]
-    if full or not ctx.option("plan"):
+    if not ctx.option("plan"):
         return submission.planned(ctx, full)
     from ganeti.cli import plans
 
-    return plans.show(ctx, full)
+    return plans.show(ctx, full, before=steps[:1], after=steps[1:])
 
 
 def _run_instances(
@@ -297,19 +355,14 @@ def _run_instances(
     return not failed
 
 
-def _power(ctx: CommandContext, plan: Plan, command: str) -> list[list[jobs.Op]]:
-    """Return the job that switches nodes, none if there is nothing to switch."""
-    if not plan.switch:
+def _power_jobs(
+    ctx: CommandContext, nodes: Sequence[Row], command: str
+) -> list[list[jobs.Op]]:
+    """Return the job that runs the helpers of nodes, none without nodes."""
+    if not nodes:
         return []
-    opts = ctx.opts
-    return [
-        epo_plan.power_job(
-            plan.switch,
-            command,
-            timeout_s=opts.oob_timeout,
-            delay_s=opts.power_delay,
-        )
-    ]
+    timeout_s, delay_s = ctx.opts.oob_timeout, ctx.opts.power_delay
+    return [epo_plan.power_job(nodes, command, timeout_s=timeout_s, delay_s=delay_s)]
 
 
 def _run_power(

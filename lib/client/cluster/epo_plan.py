@@ -12,11 +12,12 @@ from typing import Any, Final
 
 from ganeti.cli import jobs
 from ganeti.constants import oob
+from ganeti.utils import messages
 
 #: Fields of nodes that the plans need.
 NODE_FIELDS: Final = (
     *("name", "master", "powered", "offline", "tags", "pip"),
-    *("pinst_list", "sinst_list"),
+    *("pinst_list", "sinst_list", "master_candidate", "ndp/ssh_port"),
 )
 #: Fields of instances that the plans need.
 INSTANCE_FIELDS: Final = ("name", "admin_state", "status", "pnode", "snodes")
@@ -29,6 +30,11 @@ _NOT_RUNNING: Final = frozenset(
 )
 #: Status of instances whose node does not answer.
 _SILENT: Final = "ERROR_nodedown"
+#: Starts the master daemon while no other node can vote; only its own copy counts then,
+#: because all other nodes are offline.
+_START: Final = (
+    "daemon-util start ganeti-masterd --no-voting --yes-do-it --require-majority"
+)
 Row = Mapping[str, Any]
 
 
@@ -92,8 +98,52 @@ def off(nodes: Iterable[Row]) -> Plan:
     )
 
 
-def on(nodes: Iterable[Row]) -> Plan:
-    """Return what is done to bring nodes back."""
+def successors(others: Iterable[Row]) -> list[Row]:
+    """Return those nodes that may be master, in their order."""
+    return [node for node in others if node["master_candidate"] and not node["offline"]]
+
+
+def handover_steps(master: str, successor: Row | None) -> list[str]:
+    """Return the steps before and after the jobs if another node takes over."""
+    if successor is None:
+        return []
+    name = successor["name"]
+    return [
+        f"have node {name} take the master role, and go on there",
+        f"switch off {master}, as the other nodes, from node {name}",
+    ]
+
+
+def remains(master: str, others: Iterable[Row]) -> str:
+    """Return what is left to a person when the master is to go off, and stays on.
+
+    Args:
+        master: its name.
+        others: nodes that stay on.
+    """
+    names = [node["name"] for node in others]
+    if not names:
+        return (
+            f"The master {master} cannot power itself off: halt it by hand when all"
+            " other nodes are off. Later, when it has booted, start its daemon with"
+            f" '{_START}', and run 'gnt-cluster epo --on --all'."
+        )
+    return (
+        f"The master {master} cannot power itself off, and no other node has taken its"
+        f" role. When one of {messages.some(names)} can, as a master candidate"
+        " (gnt-node modify --master-candidate=yes NODE), type there: gnt-cluster epo"
+        f" --become-master {master}"
+    )
+
+
+def on(nodes: Iterable[Row], went_off: Collection[str] = ()) -> Plan:
+    """Return what is done to bring nodes back.
+
+    Args:
+        nodes: the nodes.
+        went_off: names of those that are off, although they are recorded as on: the
+            master did not live to record what an earlier run did.
+    """
     notes: list[str] = []
     started: list[Row] = []
     switch: list[Row] = []
@@ -107,10 +157,10 @@ def on(nodes: Iterable[Row]) -> Plan:
             continue
         if node["powered"] is None:
             notes.append(_no_helper(name))
-        elif node["powered"] and not node["offline"]:
-            notes.append(_already(name))
-        elif node["powered"] is False:
+        elif not node["powered"] or name in went_off:
             switch.append(node)
+        elif not node["offline"]:
+            notes.append(_already(name))
         if node["offline"] and not is_tagged(node):
             notes.append(_stays_offline(node))
             continue

@@ -45,6 +45,10 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     "epo": (
         Example("gnt-cluster epo --all", "stop everything but the master"),
         Example("gnt-cluster epo --groups rack1", "only the nodes of one group"),
+        Example(
+            "gnt-cluster epo --become-master node1",
+            "on another candidate: take the master role, and switch the old master off",
+        ),
         Example("gnt-cluster epo --on --all", "bring everything back"),
     ),
     "info": (

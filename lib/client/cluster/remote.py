@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from collections.abc import Mapping
 from typing import Any, Final
 
 from ganeti import errors
@@ -23,9 +24,20 @@ def _nodes(ctx: CommandContext) -> tuple[list[dict[str, Any]], str, str]:
     return nodes, cluster, master
 
 
-def _connect(
-    ctx: CommandContext, node: dict[str, Any], cluster: str, address: str
+def connect(
+    ctx: CommandContext, node: Mapping[str, Any], cluster: str, address: str
 ) -> Any:
+    """Log in on a node.
+
+    Args:
+        ctx: the command.
+        node: has the fields ``name`` and ``ndp/ssh_port``.
+        cluster: name of the cluster.
+        address: of the node.
+
+    Raises:
+        SshError: the node cannot be reached, or refuses the login.
+    """
     from ganeti.ssh import account, client
 
     return client.Client(
@@ -60,7 +72,7 @@ def _run_on(
     ctx: CommandContext, node: dict[str, Any], cluster: str, command: str
 ) -> tuple[int | str, str]:
     try:
-        with _connect(ctx, node, cluster, node["pip"]) as shell:
+        with connect(ctx, node, cluster, node["pip"]) as shell:
             result = shell.run(["sh", "-c", command])
     except errors.GenericError as err:
         return 255, f"{err}\n"  # the exit code of ssh when it cannot connect
@@ -87,7 +99,7 @@ def run_copyfile(ctx: CommandContext) -> int:
         if node["name"] == master:
             continue
         try:
-            with _connect(ctx, node, cluster, node[field]) as shell:
+            with connect(ctx, node, cluster, node[field]) as shell:
                 shell.put_file(
                     account.path_on(ctx.paths, node["name"], path), data, mode=mode
                 )

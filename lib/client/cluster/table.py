@@ -153,6 +153,11 @@ COMMANDS: Final = (
         arguments=(Argument("unknown", name="node", minimum=0, maximum=None),),
         options=(
             Option(("--all",), "all nodes, and all instances", dest="show_all"),
+            Option(
+                ("--become-master",),
+                "make this node, which stays on, the master first",
+                dest="become_master",
+            ),
             o.FORCE,
             Option(("--groups",), "the arguments are node groups", dest="groups"),
             o.OOB_TIMEOUT,
@@ -177,7 +182,7 @@ COMMANDS: Final = (
         exits=(
             (
                 1,
-                "wrong options, the master is named, declined, or something failed",
+                "wrong options, declined, the master stays on, or something failed",
             ),
         ),
     ),

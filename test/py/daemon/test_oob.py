@@ -5,6 +5,7 @@ The helper is that of virtual clusters, which ends each process of a node.
 
 import os
 import pathlib
+import signal
 import threading
 
 import pytest
@@ -31,10 +32,9 @@ def cluster(cluster_of):
     return made
 
 
-def table(cluster, program, fields, *names):
-    text = cluster.check(
-        program, "list", "--no-headers", "--separator=|", "-o", fields, *names
-    )
+def table(cluster, program, fields, *names, node="node1"):
+    words = (program, "list", "--no-headers", "--separator=|", "-o", fields)
+    text = cluster.check(*words, *names, node=node)
     return [line.split("|") for line in text.splitlines()]
 
 
@@ -84,7 +84,9 @@ def test_an_emergency_and_the_way_back_survive_crashes_of_the_master(cluster, he
     )
     for way in ((), ("--on",)):
         begun.unlink(missing_ok=True)
-        command = ("gnt-cluster", "epo", "-f", "--power-delay=0", *way, "--all")
+        # The cut order ends with its helper.
+        options = ("--power-delay=0", "--oob-timeout=15")
+        command = ("gnt-cluster", "epo", "-f", *options, *way, "--all")
         results = []
 
         def first(command=command, results=results):
@@ -102,6 +104,48 @@ def test_an_emergency_and_the_way_back_survive_crashes_of_the_master(cluster, he
         again = cluster.run(*command, timeout_s=PATIENCE_S)
         assert not again.failed, again.output
         (assert_all_is_back if way else assert_all_is_off)(cluster)
+
+
+@pytest.mark.sampled
+def test_the_role_moves_before_the_master_goes_off_and_stays_there(cluster):
+    """The command is killed on the new master while that takes the role."""
+    log = cluster.file("/var/log/ganeti/epo.log", "node2")
+    results = []
+
+    def first():
+        words = ("gnt-cluster", "epo", "-f", "node1", "node3")
+        results.append(cluster.run(*words, timeout_s=PATIENCE_S))
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    until("node2 takes the role", lambda: log.exists() and log.stat().st_size)
+    for process in cluster.control.processes_on(cluster.node("node2")):
+        if process.name == "gnt-cluster":
+            os.kill(process.pid, signal.SIGKILL)
+    thread.join()
+    assert results[0].code == 1
+    go_on = results[0].stderr.splitlines()[-1].partition("type there: ")[2]
+    assert go_on == "gnt-cluster epo --become-master node1.vc.test node3.vc.test"
+    words = ("gnt-cluster", "epo", "--force", *go_on.split()[2:])
+    cluster.check(*words, node="node2", timeout_s=PATIENCE_S)
+    off = ["Y", "N", "ganeti:epo"]
+
+    def roles():
+        fields = "name,offline,powered,tags,role"
+        return table(cluster, "gnt-node", fields, node="node2")
+
+    assert roles() == [
+        ["node1.vc.test", *off, "O"],
+        ["node2.vc.test", "N", "Y", "", "M"],
+        ["node3.vc.test", *off, "O"],
+    ]
+    assert cluster.control.processes_on(cluster.node("node1")) == []
+    on = ("gnt-cluster", "epo", "-f", "--on", "--power-delay=0", "--all")
+    cluster.check(*on, node="node2", timeout_s=PATIENCE_S)
+    assert [row[-1] for row in roles()] == ["C", "M", "C"]
+    cluster.wait_until_clean("node2")
+    cluster.check("gnt-cluster", "master-failover", node="node1")
+    assert_all_is_back(cluster)
 
 
 @pytest.mark.sampled

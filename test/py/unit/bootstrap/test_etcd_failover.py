@@ -249,7 +249,7 @@ def command(site, monkeypatch):
 
     serving, addresses = [True], [False, True]
     monkeypatch.setattr(failover.rpc, "NetworkRunner", runner)
-    monkeypatch.setattr(failover, "_is_serving", lambda *_a, **_k: serving.pop(0))
+    monkeypatch.setattr(failover, "is_serving", lambda *_a, **_k: serving.pop(0))
     monkeypatch.setattr(
         failover.netutils, "tcp_ping", lambda *_a, **_k: addresses.pop(0)
     )

@@ -147,9 +147,9 @@ def site(tmp_path, monkeypatch):
     actual = Site(tmp_path)
     monkeypatch.setattr(rpc, "NetworkRunner", actual.runner)
     monkeypatch.setattr(rpc, "node_port", lambda: 1811)
-    actual.real_is_serving = failover._is_serving
+    actual.real_is_serving = failover.is_serving
     monkeypatch.setattr(
-        failover, "_is_serving", lambda *_a, **_k: actual.answer(actual.is_serving)
+        failover, "is_serving", lambda *_a, **_k: actual.answer(actual.is_serving)
     )
     monkeypatch.setattr(failover.netutils, "tcp_ping", actual.ping)
     # Without the pauses; test_waiting.py has them.

@@ -485,6 +485,16 @@ def test_a_command_is_quoted_gets_its_input_and_the_end_of_it():
     assert result.argv == ("echo", "x y")
 
 
+def test_lines_are_passed_on_as_they_come():
+    probed, lines = [], []
+    shell = shell_with(Channel([b"one\ntw", b"o\n\xff\nrest"]))
+    transport = shell._client.get_transport()
+    transport.set_keepalive = probed.append
+    result = shell.run(["x"], on_line=lines.append)
+    assert (lines, probed) == (["one", "two", "\ufffd", "rest"], [15])
+    assert result.stdout == "one\ntwo\n\ufffd\nrest"
+
+
 def test_a_command_that_is_killed_has_no_code():
     assert shell_with(Channel(code=-1)).run(["x"]).code is None
     assert shell_with(Channel(code=0)).run(["x"]).code == 0

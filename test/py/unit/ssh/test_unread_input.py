@@ -32,11 +32,11 @@ class Ended:
 
 
 def test_the_exit_code_and_the_error_of_the_command_count():
-    result = client._converse(Ended(127), ("absent",), "input")
+    result = client._converse(Ended(127), ("absent",), "input", None)
     assert result.code == 127
     assert result.stderr == "env: no such file\n"
 
 
 def test_a_lost_connection_is_one():
     with pytest.raises(OSError, match="Socket is closed"):
-        client._converse(Ended(-1), ("absent",), "input")
+        client._converse(Ended(-1), ("absent",), "input", None)

@@ -1,11 +1,18 @@
 """``gnt-cluster epo`` both ways, on a cluster that jobs change."""
 
+import contextlib
+import json
+
 import pytest
 
 from fakes import commands
 from fakes.luxi_master import FakeMaster
-from ganeti import errors
+from ganeti import errors, pathutils
+from ganeti.bootstrap import failover
 from ganeti.constants import ecodes
+from ganeti.process import RunResult
+from ganeti.ssh import client
+from ganeti.utils import files
 
 TAG = "ganeti:epo"
 PAUSED = "The watcher is paused until"
@@ -18,16 +25,18 @@ class Cluster:
         boot_rounds: rounds of attempts that a machine takes until it answers.
         broken: machines whose helper fails.
         crash_at: (opcode, object) whose job the master does not survive.
+        dead: machines that went off, which nobody lived to record.
     """
 
     def __init__(self, nodes=3, *, boot_rounds=2):
         self.master = FakeMaster()
         self.master.values["watcher_pause"] = None
         self.boot_rounds = boot_rounds
-        self.broken = set()
+        self.broken, self.dead = set(), set()
         self.crash_at = None
         self.now = 0.0
         self.pauses = []
+        self.environ = {}
         self.booting = {}
         self.done = []
         self.nodes = {f"node{n}": self._node(n) for n in range(1, nodes + 1)}
@@ -58,6 +67,8 @@ class Cluster:
             "offline": False,
             "tags": [],
             "pip": f"192.0.2.{n}",
+            "master_candidate": True,
+            "ndp/ssh_port": 22,
         }
 
     def add(self, name, pnode, *snodes, admin="up"):
@@ -90,6 +101,7 @@ class Cluster:
             sleep=self._sleep,
             monotonic=lambda: self.now,
             tcp_ping=self._answers,
+            environ=self.environ,
             **options,
         )
 
@@ -100,7 +112,7 @@ class Cluster:
     def _answers(self, address, port, timeout_s):
         assert (port, timeout_s) == (1811, 1.0)
         node = next(n for n in self.nodes.values() if n["pip"] == address)
-        if node["powered"] is False:
+        if node["powered"] is False or node["name"] in self.dead:
             return False
         left = self.booting.get(node["name"], 0)
         self.booting[node["name"]] = max(0, left - 1)
@@ -144,6 +156,9 @@ class Cluster:
         return []
 
     def _power(self, op):
+        if op.command == "power-status":
+            states = {name: name not in self.dead for name in op.node_names}
+            return [[(0, name), (0, {"powered": on})] for name, on in states.items()]
         is_off = op.command == "power-off"
         assert op.mark_offline == op.auto_promote == is_off
         rows = []
@@ -152,6 +167,7 @@ class Cluster:
             failed = name in self.broken
             if not failed:
                 self._act(op.command, name)
+                self.dead.discard(name)
                 self.nodes[name]["powered"] = not is_off
                 self.nodes[name]["offline"] |= is_off
                 self.booting[name] = self.boot_rounds
@@ -263,8 +279,7 @@ def test_groups_are_their_nodes(cluster):
         ("-f --groups", "please name nodes"),
         ("-f --all --groups", "exclude each other"),
         ("-f --all node2", "--all takes no names"),
-        ("-f node1 node2", "node node1 is the master"),
-        ("-f --groups rack0", "do a master-failover to another node first"),
+        ("-f --on --become-master node2", "exclude each other"),
         ("-f nowhere", "not known"),
     ],
 )
@@ -388,6 +403,18 @@ def test_on_brings_everything_back(cluster):
     assert cluster.instances["old"]["status"] == "ADMIN_down"
 
 
+def test_a_machine_that_went_off_unrecorded_is_switched_on(cluster):
+    """The master did not live to record it; another one boots and is left alone."""
+    off(cluster)
+    for name in ("node2", "node3"):
+        cluster.nodes[name] |= {"powered": True, "offline": False}
+    cluster.dead = {"node2"}
+    cluster.booting["node3"] = 3
+    assert cluster.run("-f --on --all").code == 0
+    assert [w for w in cluster.done if "power" in w] == ["power-on node2"]
+    assert "start web" in cluster.done
+
+
 def test_an_instance_starts_when_all_its_nodes_are_there(cluster):
     cluster.add("lone", "node3")
     off(cluster)
@@ -475,6 +502,201 @@ def test_a_failed_start_is_an_error(cluster):
     assert result.code == 1
     assert "There were errors while starting instances:" in result.err
     assert "All instances have been started" not in result.out
+
+
+# The master goes off
+class Shells:
+    """SSH to the nodes of a cluster, where one that is asked to becomes the master.
+
+    Attributes:
+        ran: (node, words without the program).
+        refusing: node -> error output of its check.
+        lost: the connection breaks when the command has ended.
+    """
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+        self.ran, self.refusing, self.lost = [], {}, False
+        self.run_code, self.unreachable = 0, set()
+
+    def __call__(self, host, _port, _identity, *, address, environment):
+        assert address == self.cluster.nodes[host]["pip"]
+        assert environment["GANETI_HOSTNAME"] == host
+        if host in self.unreachable:
+            raise errors.SshError(f"{host}: cannot be reached")
+        return contextlib.nullcontext(Shell(self, host))
+
+
+class Shell:
+    def __init__(self, shells, node):
+        self._shells, self._node = shells, node
+
+    def run(self, argv, *, timeout_s=None, on_line=None):
+        shells = self._shells
+        if on_line is None:
+            assert argv[1:] == ["master-failover", "--plan"]
+            assert timeout_s
+            text = shells.refusing.get(self._node, "")
+            return RunResult(tuple(argv), int(bool(text)), None, "", text)
+        assert argv[:3] == ["bash", "-o", "pipefail"]
+        words = argv[argv.index("epo", argv.index("epo") + 1) + 1 :]
+        shells.ran.append((self._node, words))
+        for node in shells.cluster.nodes.values():
+            node["master"] = node["name"] == self._node
+        done = shells.cluster.run(" ".join(words))
+        for line in (done.out + done.err).splitlines():
+            on_line(line)
+        if shells.lost:
+            raise errors.SshError("connection lost while running bash")
+        return RunResult(tuple(argv), done.code, None, done.out, "")
+
+
+@pytest.fixture
+def shells(cluster, monkeypatch, tmp_path):
+    """The cluster's nodes over SSH; the master of a node that is asked serves."""
+    root = str(tmp_path / "node9")
+    cluster.environ = {"GANETI_ROOTDIR": root, "GANETI_HOSTNAME": "node9"}
+    cluster.master.values["cluster_name"] = "cluster1"
+    made = Shells(cluster)
+    monkeypatch.setattr(client, "Client", made)
+    monkeypatch.setattr(client, "cluster_identity", lambda *_: None)
+    monkeypatch.setattr(failover, "is_serving", lambda _paths: True)
+    return made
+
+
+OPTIONS = ["--oob-timeout=7", "--power-delay=2.0", "--shutdown-timeout=120"]
+
+
+def test_another_node_takes_the_role_and_switches_the_old_master_off(cluster, shells):
+    shells.refusing = {"node2": "Failure:\nits own name does not resolve"}
+    result = cluster.run("-f --oob-timeout=7 node1")
+    assert result.code == 0, result.err
+    (ran,) = shells.ran
+    assert ran == ("node3", ["--force", "--become-master", *OPTIONS, "node1"])
+    assert result.err == (
+        "Node node2 cannot take the master role: its own name does not resolve\n"
+    )
+    assert cluster.done == ["stop db", "tag node1", "power-off node1"]
+    assert "Submit shutdown of instance db" in result.out
+    assert cluster.nodes["node3"]["master"]
+    assert cluster.master.values["watcher_pause"] is None
+    # The way back leaves the role where it is.
+    assert cluster.run("-f --on node1").code == 0
+    assert cluster.nodes["node3"]["master"]
+    assert cluster.instances["db"]["status"] == "running"
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        ({"offline": True, "powered": False}, ""),
+        ({"master_candidate": False}, ""),
+        ({}, "Node node3 cannot take the master role: node3: cannot be reached\n"),
+    ],
+)
+def test_without_a_successor_the_rest_goes_off(cluster, shells, flags, reason):
+    cluster.nodes["node3"] |= flags
+    shells.unreachable = {"node3"}
+    result = cluster.run("-f node1 node2")
+    assert shells.ran == []
+    assert cluster.done[-2:] == ["tag node2", "power-off node2"]
+    assert {"stop db", "stop web"} == set(cluster.done[:2])
+    assert cluster.nodes["node1"]["powered"]
+    if flags.get("offline"):
+        assert (result.code, result.err) == (0, "")
+        assert "The master node1 cannot power itself off: halt it" in result.out
+        return
+    assert result.code == 1
+    assert result.err.startswith(reason)
+    assert "role. When one of node3 can" in result.err
+    assert result.err.endswith("type there: gnt-cluster epo --become-master node1\n")
+    # The watcher would start the instances of the master again.
+    assert cluster.master.values["watcher_pause"] == 1_700_003_600
+
+
+def test_a_node_that_becomes_a_candidate_in_between_takes_the_role(cluster, shells):
+    cluster.nodes["node3"]["master_candidate"] = False
+    power = cluster.master.results["OP_OOB_COMMAND"]
+
+    def promote(op):
+        cluster.nodes["node3"]["master_candidate"] = True
+        return power(op)
+
+    cluster.master.results["OP_OOB_COMMAND"] = promote
+    result = cluster.run("-f node1 node2")
+    assert result.code == 0, result.err
+    assert [(node, words[-1:]) for node, words in shells.ran] == [("node3", ["node1"])]
+    assert cluster.nodes["node1"]["powered"] is False
+    assert cluster.master.values["watcher_pause"] is None
+
+
+def test_the_plan_names_the_new_master_and_asks_for_nothing_else(cluster, shells):
+    result = cluster.run("-f --plan --json node1 node2")
+    assert (result.code, shells.ran, cluster.done) == (0, [], [])
+    shown = json.loads(result.out[result.out.index("{") :])
+    assert shown["before"] == ["have node node3 take the master role, and go on there"]
+    assert shown["after"] == ["switch off node1, as the other nodes, from node node3"]
+
+
+def test_a_connection_that_breaks_leaves_the_place_to_look_and_to_go_on(
+    cluster, shells, tmp_path
+):
+    shells.lost = True
+    result = cluster.run("-f node1 node3")
+    assert result.code == 1
+    assert "Node node2: connection lost" in result.err
+    assert f"See {tmp_path}/node2/var/log/ganeti/epo.log on node node2" in result.err
+    assert "type there: gnt-cluster epo --become-master node1 node3" in result.err
+
+
+def test_two_runs_do_not_take_the_role_at_once(cluster, shells, tmp_path):
+    paths = pathutils.from_environ(cluster.environ)
+    with files.locked(f"{paths.lock_dir}/epo.lock", timeout_s=0):
+        result = cluster.run("-f --become-master node1")
+    assert result.code == 1
+    assert "another gnt-cluster epo --become-master runs on this node" in result.err
+    assert cluster.done == []
+
+
+def test_a_node_that_is_not_the_master_becomes_it_first(cluster, shells, monkeypatch):
+    calls = []
+
+    def fail_over(paths, *_effects, feedback):
+        calls.append(paths.hostname)
+        for node in cluster.nodes.values():
+            node["master"] = node["name"] == "node2"
+        return True
+
+    monkeypatch.setattr(failover, "is_serving", lambda _paths: False)
+    monkeypatch.setattr(failover, "fail_over", fail_over)
+    assert cluster.run("-f --become-master node1").code == 0
+    assert (calls, cluster.done[-1]) == (["node9"], "power-off node1")
+
+
+@pytest.mark.parametrize(
+    "crash_at",
+    [
+        "stop db",
+        "stop web",
+        "tag node1",
+        "tag node3",
+        "power-off node1",
+        "power-off node3",
+    ],
+)
+def test_a_new_master_goes_on_after_a_crash(cluster, shells, crash_at):
+    cluster.crash_at = tuple(crash_at.split())
+    assert cluster.run("-f node1 node3").code == 1
+    before = list(cluster.done)
+    cluster.crash_at = None
+    ((_, words),) = shells.ran
+    assert cluster.run(" ".join(words)).code == 0
+    assert not set(before) & set(cluster.done)
+    states = {
+        n: (node["powered"], node["offline"]) for n, node in cluster.nodes.items()
+    }
+    off = (False, True)
+    assert states == {"node1": off, "node2": (True, False), "node3": off}
 
 
 # Crashes
