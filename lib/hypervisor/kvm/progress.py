@@ -24,7 +24,7 @@ from ganeti.utils import files as file_utils
 #: Seconds without input and output until a guest is stuck: if its agent fell silent,
 #: and if it had none, so that it may be one that computes.
 SILENT_S: Final = 180.0
-QUIET_S: Final = 600.0
+QUIET_S: Final = 300.0
 #: Seconds after its arrival for which a guest that makes progress is observed.
 OBSERVED_S: Final = 900.0
 #: Least part of one processor that a guest which spins uses, or waits for.
@@ -57,14 +57,18 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     def after(self, now: float, work: int, cpu_s: float) -> Self | None:
         """Return the note after a look; None if the guest needs no further one."""
         if work != self.work:
-            if now - self.arrived > OBSERVED_S:
-                return None
-            return msgspec.structs.replace(
-                self, since=now, work=work, cpu_s=cpu_s, is_silent=None
-            )
+            return self.again(now, work, cpu_s)
         if now - self.arrived > OBSERVED_S and not self.spins(now, cpu_s):
             return None
         return self
+
+    def again(self, now: float, work: int, cpu_s: float) -> Self | None:
+        """Return the note after progress; None if the guest needs no further look."""
+        if now - self.arrived > OBSERVED_S:
+            return None
+        return msgspec.structs.replace(
+            self, since=now, work=work, cpu_s=cpu_s, is_silent=None
+        )
 
     def spins(self, now: float, cpu_s: float) -> bool:
         """Return whether the guest only used its processors since the last progress."""
@@ -99,16 +103,20 @@ def stuck_s(effects: NodeEffects, guest: Files, pid: int, qmp: Qmp) -> float:
         return 0.0
     now, cpu_s = effects.clock.monotonic(), files.wanted_time_s(pid)
     note = before.after(now, _work(guest, qmp), cpu_s) if before.pid == pid else None
-    if note is None:
-        file_utils.remove_file(guest.progress_note)
-        return 0.0
     if (
-        note.is_silent is None
+        note is not None
+        and note.is_silent is None
         and now - note.since >= SILENT_S
         and note.spins(now, cpu_s)
     ):
-        is_silent = _has_agent(qmp) and not _answers(guest)
-        note = msgspec.structs.replace(note, is_silent=is_silent)
+        has_agent = _has_agent(qmp)
+        if has_agent and _answers(guest):
+            note = note.again(now, note.work, cpu_s)
+        else:
+            note = msgspec.structs.replace(note, is_silent=has_agent)
+    if note is None:
+        file_utils.remove_file(guest.progress_note)
+        return 0.0
     if note != before:
         with contextlib.suppress(OSError):
             file_utils.write_file(guest.progress_note, msgspec.json.encode(note))

@@ -309,6 +309,10 @@ class Site:
             msgspec.convert(each, Entry) for each in self.call("QueryJournal", wanted)
         ]
 
+    def reboot_guest(self) -> None:
+        """Start the guest again, without its help."""
+        self.run("gnt-instance", "reboot", "--type=hard", GUEST)
+
     # Faults and their end
     def cut(self, node: Node, others: list[Node]) -> None:
         """Drop what a node sends to others."""
