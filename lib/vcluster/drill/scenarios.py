@@ -363,6 +363,13 @@ DRILLS: Final[Mapping[str, Drill]] = {
         act=_all(_rest(_LONG_S), _thaw),
         victim=_of_master,
     ),
+    "master-full": Drill(
+        "the disk of the master gets full, and is freed",
+        _fill_disk,
+        End.SETTLED,
+        act=_all(_rest(_LONG_S), lambda site, node: site.free_space(node)),
+        victim=_of_master,
+    ),
     "master-cut": Drill(
         "the master is cut off from all others and from the store",
         _master_cut,

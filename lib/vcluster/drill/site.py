@@ -63,19 +63,25 @@ _NODED: Final = "ganeti-noded"
 #: Name of the file system of a full disk.
 _DISK: Final = "drill-disk"
 _PLACES: Final = "/var/lib/ganeti /var/log/ganeti"
-_FILL: Final = """
+_MOUNT: Final = """
 for place in {places}; do
   new=$(mktemp -d)
   mount -t tmpfs -o size=32m,mode=755 {disk} "$new"
   cp -a "$place/." "$new/"
   mount --move "$new" "$place"
   rmdir "$new"
+done
+"""
+_FILL: Final = """
+for place in {places}; do
   dd if=/dev/zero of="$place/full" bs=4k 2>&1 | grep -q "No space left"
 done
 """
 _FREE: Final = """
+for place in {places}; do rm -f "$place/full"; done
+"""
+_UNMOUNT: Final = """
 for place in {places}; do
-  rm -f "$place/full"
   cp -a "$place/." {root}"$place/"
   umount -l "$place"
 done
@@ -370,10 +376,30 @@ class Site:
                 network.join(pid, self._addresses(node))
 
     def fill_disk(self, node: Node) -> None:
-        """Give a node a disk for state and logs that is full, and a new node daemon."""
+        """Fill a node's disk for state and logs; then its node daemon starts again."""
+        self._restarted(node, _MOUNT)
         self._script(node, _FILL)
         self.control.kill(node, _NODED)
         self.control.start_daemon(node, _NODED)
+
+    def free_space(self, node: Node) -> None:
+        """Remove what fills a node's disk, under its daemons."""
+        self._script(node, _FREE)
+
+    def _restarted(self, node: Node, script: str) -> None:
+        """Run a script while those daemons do not run that have open files."""
+        running = {process.name for process in self.control.processes_on(node)}
+        daemons = [name for name in (_NODED, *_MASTER_DAEMONS) if name in running]
+        for name in daemons:
+            self.control.kill(node, name)
+        self._script(node, script)
+        for name in daemons:
+            try:
+                self.control.start_daemon(node, name)
+            except errors.OpExecError:
+                # Another node may have become the master.
+                if name == _NODED:
+                    raise
 
     def _free_disk(self, node: Node) -> None:
         """Undo `fill_disk`; what was written since is kept."""
@@ -382,9 +408,8 @@ class Site:
         )
         if _DISK.encode() not in mounts:
             return
-        self.control.kill(node, _NODED)
-        self._script(node, _FREE)
-        self.control.start_daemon(node, _NODED)
+        self.free_space(node)
+        self._restarted(node, _UNMOUNT)
 
     def shift_clock(self, node: Node, daemons: tuple[str, ...], seconds: int) -> None:
         """Start daemons of a node again, with another time of day.
@@ -398,15 +423,15 @@ class Site:
                 "drill: another time of day needs the package libfaketime",
                 ecodes.ECODE_STATE,
             )
-        words = ["env", f"LD_PRELOAD={libraries[0]}", f"FAKETIME={seconds:+}"]
-        words.append("FAKETIME_DONT_FAKE_MONOTONIC=1")
+        words = ["env", f"FAKETIME={seconds:+}", "FAKETIME_DONT_FAKE_MONOTONIC=1"]
+        words += [f"LD_PRELOAD={each}" for each in libraries[:1] if seconds]
         for name in daemons:
             with contextlib.suppress(errors.OpPrereqError):
                 self.control.kill(node, name)
         program = os.path.join(_buildconf.TOOLSDIR, "daemon-util")
         for name in daemons:
             command = [program, "start", name]
-            result = self.control.run(node, [*words, *command] if seconds else command)
+            result = self.control.run(node, [*words, *command])
             # Another node may have become the master.
             if result.failed and name not in _MASTER_DAEMONS:
                 raise errors.OpExecError(f"drill: {name}: {result.output.strip()}")
