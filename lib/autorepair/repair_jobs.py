@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ganeti import errors, luxi
 from ganeti.constants import ecodes
-from ganeti.repair import diagnosis, tags
+from ganeti.repair import diagnosis, journal, tags
 from ganeti.repair.plan import JobState, RepairJob
 from ganeti.repair.tags import RepairKind, RepairRecord
 
@@ -98,7 +98,7 @@ def load(
             job_state(row["status"], row["opresult"], row["ops"]),
             _kind(row["ops"]),
             _seconds(row["end_ts"]),
-            first_error(row["opresult"]),
+            journal.first_error(row["opresult"]),
         )
         for job, row in rows.items()
     }
@@ -165,14 +165,6 @@ def _repairs(ops: Any) -> set[str]:
                     named = tags.records(text.split(maxsplit=1)[:1])
                     ids.update(record.id for record in named)
     return ids
-
-
-def first_error(results: Any) -> str:
-    """Return the text of the first error in the results of opcodes; "" without one."""
-    for result in results or ():
-        if (error := errors.decode(result)) is not None:
-            return str(error.args[0]) if error.args else str(error)
-    return ""
 
 
 def _seconds(stamp: Any) -> float | None:

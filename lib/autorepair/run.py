@@ -547,4 +547,4 @@ def _problem(job: Any, status: str, results: Any) -> str:
     """Return the error of an ended job; "" if it succeeded."""
     if status == "success":
         return ""
-    return f"job {job}: {repair_jobs.first_error(results) or status}"
+    return f"job {job}: {journal.first_error(results) or status}"

@@ -24,7 +24,7 @@ from ganeti.repair.incidents import (
     MaintenanceState,
     as_reported,
 )
-from ganeti.repair.journal import MAINTD, JobEnd, Round
+from ganeti.repair.journal import MAINTD, JobEnd, Round, first_error
 from ganeti.repair.limits import Automation
 from ganeti.repair.rounds import Move, NodeView, Seen
 
@@ -118,7 +118,8 @@ class Maintenance:
         automation = known or Automation()
         state = self._read()
         # Before the nodes: of a job that has ended, the nodes then show the effect.
-        ended = self._ends(state.jobs)
+        ends = self._ends(state.jobs)
+        ended = {job: None if e is None else not e.error for job, e in ends.items()}
         info = self._call("QueryClusterInfo", [])
         duties = read_duties(info)
         nodes = self._query(_NODE)
@@ -160,7 +161,9 @@ class Maintenance:
             automaton=MAINTD,
             revision=automation.revision,
             items=tuple(plan.items),
-            results=() if plan.is_waiting else _results(ended),
+            results=()
+            if plan.is_waiting
+            else tuple(end for _job, end in sorted(ends.items()) if end is not None),
         )
         if plan.state != state or plan.jobs:
             self._commit(state, plan, entry if known is not None else None)
@@ -247,15 +250,13 @@ class Maintenance:
             for uuid in present
         }
 
-    def _ends(self, jobs: Sequence[int]) -> dict[int, bool | None]:
-        """Return whether each job has succeeded, None for one that runs."""
+    def _ends(self, jobs: Sequence[int]) -> dict[int, JobEnd | None]:
+        """Return the end of each job for the journal, None for one that runs."""
         if not jobs:
             return {}
-        answer = self._call("QueryJobs", [list(jobs), ["status"]])
+        answer = self._call("QueryJobs", [list(jobs), ["status", "opresult"]])
         return {
-            job: None
-            if row and row[0] is not None and row[0] not in _FINAL
-            else bool(row and row[0] == "success")
+            job: _end(job, *(row or (None, None)))
             for job, row in zip(jobs, answer, strict=True)
         }
 
@@ -296,13 +297,13 @@ class Maintenance:
         return moves, unplanned
 
 
-def _results(ended: Mapping[int, bool | None]) -> tuple[JobEnd, ...]:
-    """Return the ends of jobs for the journal."""
-    return tuple(
-        JobEnd(job=job, status=JOB_STATUS_SUCCESS if is_good else JOB_STATUS_ERROR)
-        for job, is_good in sorted(ended.items())
-        if is_good is not None
-    )
+def _end(job: int, status: str | None, results: Any) -> JobEnd | None:
+    if status is not None and status not in _FINAL:
+        return None
+    if status == JOB_STATUS_SUCCESS:
+        return JobEnd(job=job, status=status)
+    text = first_error(results) or f"ended as {status or 'lost'}"
+    return JobEnd(job=job, status=JOB_STATUS_ERROR, error=text)
 
 
 def _is_xen(info: Mapping[str, Any]) -> bool:

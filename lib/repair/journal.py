@@ -12,6 +12,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from ganeti import errors
 from ganeti.constants import jobqueue
 
 #: Source of the entry in the reason trail of a job that names the round.
@@ -109,6 +110,14 @@ class JobEnd(msgspec.Struct, frozen=True, kw_only=True):
     job: int
     status: str
     error: str = ""
+
+
+def first_error(results: Any) -> str:
+    """Return the text of the first error in the results of opcodes; "" without one."""
+    for result in results or ():
+        if (error := errors.decode(result)) is not None:
+            return str(error.args[0]) if error.args else str(error)
+    return ""
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):

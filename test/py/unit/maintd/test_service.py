@@ -53,7 +53,10 @@ class SmallMaster:
         return {"data": rows}
 
     def on_QueryJobs(self, jobs, _fields):
-        return [[self.job] for _ in jobs]
+        failed = errors.encode(errors.OpExecError("node2 has no room"))
+        return [
+            [self.job, [None, failed if self.job == "error" else None]] for _ in jobs
+        ]
 
     def on_PlanBalance(self, _request):
         if self.refusal is not None:
@@ -151,6 +154,21 @@ def test_each_round_is_in_the_journal_with_the_ends_of_jobs():
     assert (tagged.jobs, tagged.ids) == ((0,), ("i1",))
     ((source, text, _time),) = master.submitted[0]["ops"][0]["reason"][-1:]
     assert (source, text) == ("gnt:journal", f"round {entry.round}")
+
+
+def test_the_journal_has_the_errors_of_jobs():
+    for status, error in (("error", "node2 has no room"), (None, "ended as lost")):
+        master = SmallMaster(
+            original=FAULT,
+            action=Action.LIVE_REPAIR,
+            state=IncidentState.PENDING,
+            jobs=(7,),
+        )
+        master.job = status
+        play(master, lambda _places: ({"u2": FAULT}, {}))
+        (entry,) = master.rounds
+        (end,) = entry.results
+        assert (end.job, end.status, end.error) == (7, "error", error)
 
 
 def test_a_round_that_changes_nothing_is_recorded_by_itself():
