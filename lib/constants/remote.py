@@ -11,6 +11,7 @@ METHODS: Final = frozenset(
         "FreezeAutomation",
         "Query",
         "QueryClusterInfo",
+        "QueryDiskName",
         "QueryFields",
         "QueryFilters",
         "QueryJobs",

@@ -187,6 +187,10 @@ def _is_text(answer: Any, _args: Sequence[Any]) -> bool:
     return isinstance(answer, str)
 
 
+def _is_name(answer: Any, _args: Sequence[Any]) -> bool:
+    return answer is None or isinstance(answer, str)
+
+
 def _is_time(answer: Any, _args: Sequence[Any]) -> bool:
     return answer is None or type(answer) in {int, float}
 
@@ -213,6 +217,7 @@ _FORMS: Final[Mapping[str, _Form]] = {
     "QueryGroups": _ROWS,
     "QueryFilters": _ROWS,
     "QueryJobs": _Form("a list of rows with a value per field", _is_job_rows),
+    "QueryDiskName": _Form("a name or null", _is_name),
     "QueryJobWaits": _Form("a list of waits", _is_waits),
     "QueryConfigValues": _Form("a value per name", _is_values),
     "QueryClusterInfo": _object("name", "software_version"),

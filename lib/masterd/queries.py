@@ -171,6 +171,13 @@ def query_job_waits(deps: MasterDeps, job_id: JobId) -> list[list[Any]]:
     ]
 
 
+@method("QueryDiskName")
+def query_disk_name(deps: MasterDeps, disk_uuid: str) -> str | None:
+    """Return the name of a disk; null without one. Not in Ganeti."""
+    disk = deps.config.snapshot().disks.get(disk_uuid)
+    return disk.name if disk is not None else None
+
+
 @method("QueryClusterInfo")
 def query_cluster_info(deps: MasterDeps) -> dict[str, Any]:
     """Return the settings of the cluster."""

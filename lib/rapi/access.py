@@ -130,6 +130,7 @@ _OTHERS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
 
 #: Path of a collection -> kind of its objects, which have a UUID beside their name.
 _KINDS: Final = {
+    "/2/disks": "disk",
     "/2/groups": "group",
     "/2/instances": "instance",
     "/2/networks": "network",

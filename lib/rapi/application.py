@@ -260,6 +260,8 @@ class Application:
 
     def _name_of(self, kind: str, uuid: str) -> str:
         try:
+            if kind == "disk":
+                return str(self._master.call("QueryDiskName", [uuid]) or uuid)
             rows = self._master.call("QueryObjects", [kind, [uuid], ["name"], False])
         except errors.OpPrereqError:
             return uuid  # unknown, as the request itself will find

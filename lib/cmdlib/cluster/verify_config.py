@@ -8,6 +8,7 @@ from ganeti import config, errors, opcodes, store
 from ganeti.cmdlib import typed_params
 from ganeti.cmdlib.base import ALL, LogicalUnit
 from ganeti.cmdlib.cluster.verify_output import Output
+from ganeti.cmdlib.network import pools
 from ganeti.jqueue import filters
 from ganeti.locking import Level
 from ganeti.repair import node_death
@@ -37,6 +38,8 @@ class ClusterVerifyConfig(LogicalUnit[opcodes.ClusterVerifyConfig]):
         report.errors("ECLUSTERCFG", None, config.verify(snapshot))
         cluster.own_store(report, snapshot, _store_problem(self.ctx.paths.store_db))
         cluster.rules(report, snapshot, filters.problems(snapshot.filters.values()))
+        for text in pools.unreserved_hosts(snapshot):
+            report.error_if(True, "ECLUSTERCFG", None, text, warn_only=True)
         output.step("Verifying cluster certificate files")
         cluster.certificates(report, self._certificates())
         server_pem = self.ctx.paths.server_pem

@@ -49,6 +49,25 @@ def _hosts(snapshot: objects.Snapshot) -> Iterator[tuple[str, str]]:
             yield node.secondary_ip, f"node {node.name} (secondary)"
 
 
+def unreserved_hosts(snapshot: objects.Snapshot) -> Iterator[str]:
+    """Yield, as sentences, addresses of cluster and nodes that instances may get."""
+    hosts = list(_hosts(snapshot))
+    for network in sorted(snapshot.networks.values(), key=lambda each: each.name):
+        pool = AddressPool(network)
+        for address, who in hosts:
+            if not pool.contains(address) or pool.is_external(address):
+                continue
+            where = f"network {network.name}: {address} of {who}"
+            if pool.is_used(address):
+                owner = _owner(snapshot, network, address)
+                yield f"{where} is an address of {owner}, too; give that another one"
+            else:
+                yield (
+                    f"{where} is free for instances; reserve it with gnt-network modify"
+                    f" --add-reserved-ips={address} {network.name}"
+                )
+
+
 def reserve_hosts(
     edit: config.Edit, log: base.Feedback, hosts: Iterable[tuple[str, str]]
 ) -> None:

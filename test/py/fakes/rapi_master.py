@@ -80,6 +80,7 @@ class RapiMaster(FakeMaster):
         self.deaths = []
         #: Reasons of freezes; None for a thaw.
         self.freezes = []
+        self.disk_names = {}
         self.selections = []
         self.cluster = {"name": "c", "volume_group_name": "xenvg"}
         self.results["OP_OS_DIAGNOSE"] = [["tiny", []], ["big", ["a", "b"]]]
@@ -121,6 +122,9 @@ class RapiMaster(FakeMaster):
         else:
             rows = self._rows(kind, names, wanted)
         return [encoded.object_of(wanted, row) for row in rows]
+
+    def _QueryDiskName(self, uuid):
+        return self.disk_names.get(uuid)
 
     def _CancelJob(self, job_id, kill=False):
         return super()._CancelJob(job_id, kill)

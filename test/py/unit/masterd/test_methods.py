@@ -26,6 +26,7 @@ OURS = {
     "QueryAutomation",
     "QueryCapacity",
     "QueryCopies",
+    "QueryDiskName",
     "QueryJobWaits",
     "QueryJournal",
     "QueryMaintenance",

@@ -21,6 +21,7 @@ UUID = "db000000-0000-4000-8000-000000000001"
     [
         (f"/2/instances/{UUID}", "/2/instances/instance-a%20b"),
         (f"/2/nodes/{UUID}/role", "/2/nodes/node-a%20b/role"),
+        (f"/2/disks/{UUID}", "/2/disks/disk-a%20b"),
         (f"/2/jobs/{UUID}", f"/2/jobs/{UUID}"),
         ("/2/instances/db1/tags", "/2/instances/db1/tags"),
         ("/2/instances", "/2/instances"),

@@ -645,6 +645,12 @@ def test_a_disk_without_an_owner_needs_a_right_of_its_own(browser, master, clock
     assert browser.send("PUT", uri, body, **who)[0] == 200
     body = {"disks": [["attach", {"name": "db-data"}]]}
     assert browser.send("PUT", uri, body, **who)[0] == 403
+    # A UUID counts as the name of its disk.
+    own, others = (f"{n:08d}-0000-4000-8000-000000000000" for n in (1, 2))
+    master.disk_names = {own: "web-old", others: "db-old"}
+    for uuid, status in ((own, 200), (others, 403), (others.replace("2", "3"), 403)):
+        body = {"disks": [["attach", {"uuid": uuid}]]}
+        assert browser.send("PUT", uri, body, **who)[0] == status
 
 
 def test_what_is_written_back_needs_no_right(browser, master):
