@@ -389,7 +389,8 @@ class Hypervisor(abc.ABC):
     def lost_parts(self, name: str) -> list[str]:
         """Return which files and processes of its node a running guest lacks.
 
-        ``firmware`` and ``tpm`` are files, ``tpm-process`` and ``shares`` processes.
+        ``control`` is a socket, ``firmware`` and ``tpm`` are files, ``tpm-process`` and
+        ``shares`` processes.
         """
         del name
         return []

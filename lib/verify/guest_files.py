@@ -1,18 +1,20 @@
 """Checks of the files and processes that guests need while they run.
 
-Files are those of UEFI variables and TPMs, processes those of TPMs and of shared
-directories.
+Files are those of UEFI variables and TPMs and the control socket, processes those of
+TPMs and of shared directories.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ganeti import objects
-from ganeti.objects import params
 from ganeti.verify.report import Report
 
 #: A file, or a process, and the consequence of its loss.
 _LOSSES: Final = {
+    "control": "has lost the control socket of its emulator, so the guest runs, but can"
+    " neither migrate nor be asked to shut down: a shutdown waits for its whole time"
+    " and then ends it",
     "firmware": "has lost the file of its UEFI variables, which the guest still uses; a"
     " migration writes them at the target, otherwise its next start has those of the"
     " last copy",
@@ -24,8 +26,8 @@ _LOSSES: Final = {
     "shares": "does not run a process of its shared directories any more, so the guest"
     " has lost a directory",
 }
-#: Processes, which a reboot of the guest starts again.
-_PROCESSES: Final = frozenset({"tpm-process", "shares"})
+#: Processes and sockets, which a reboot of the guest makes again.
+_OF_A_START: Final = frozenset({"control", "tpm-process", "shares"})
 
 
 class Loss(NamedTuple):
@@ -55,27 +57,16 @@ def losses(instance: str, node: str, kinds: Iterable[str]) -> list[Loss]:
         Loss(
             kind,
             f"node {node} {_LOSSES[kind]}",
-            f"gnt-instance reboot {instance}" if kind in _PROCESSES else "",
+            f"gnt-instance reboot {instance}" if kind in _OF_A_START else "",
         )
         for kind in sorted(kinds)
         if kind in _LOSSES
     ]
 
 
-def owners(
-    snapshot: objects.Snapshot, instances: Iterable[objects.Instance]
-) -> list[str]:
+def owners(instances: Iterable[objects.Instance]) -> list[str]:
     """Return the names of the instances that need such files or processes."""
-    return [item.name for item in instances if _has_parts(snapshot, item)]
-
-
-def _has_parts(snapshot: objects.Snapshot, instance: objects.Instance) -> bool:
-    if instance.hypervisor != "kvm":
-        return False
-    filled = params.fill_hvparams(snapshot, instance)
-    return filled.get("firmware") == "uefi" or any(
-        filled.get(name) for name in ("tpm", "shared_directories")
-    )
+    return [item.name for item in instances if item.hypervisor == "kvm"]
 
 
 def judge(
@@ -96,7 +87,7 @@ def judge(
         uuid = instance.primary_node
         kinds = lost.get(uuid, {}).get(instance.name, ())
         for loss in losses(instance.name, snapshot.nodes[uuid].name, kinds):
-            remedy = f"; '{loss.command}' starts it" if loss.command else ""
+            remedy = f"; '{loss.command}' mends that" if loss.command else ""
             report.error_if(
                 True, "EINSTANCEFAULTYDISK", instance.name, f"{loss.text}{remedy}"
             )

@@ -63,7 +63,7 @@ def checks(
         ],
         nodeverify.NV_BRIDGES: _bridges(snapshot, instances),
     }
-    if names := guest_files.owners(snapshot, instances):
+    if names := guest_files.owners(instances):
         asked[nodeverify.NV_GUEST_FILES] = names
     asked.update(_where_configured(snapshot, paths))
     if clutter:

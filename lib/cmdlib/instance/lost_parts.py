@@ -25,7 +25,7 @@ def problems(
         live: node uuid -> instance name -> report, None of a node without an answer.
     """
     snapshot = ctx.snapshot
-    concerned = set(guest_files.owners(snapshot, running))
+    concerned = set(guest_files.owners(running))
     asked: dict[str, list[str]] = {}
     for each in running:
         if each.name in concerned:

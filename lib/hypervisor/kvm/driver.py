@@ -401,6 +401,8 @@ class KvmHypervisor(Hypervisor):
             "tpm": hvp.get("tpm") and tpm.state(guest),
         }
         lost = [kind for kind, own in wanted.items() if own and own.read() is None]
+        if files.has_lost_control(guest):
+            lost.append("control")
         needs = helper_processes.lost_of(guest)
         if any(not each.directory for each in needs):
             lost.append("tpm-process")

@@ -153,6 +153,18 @@ def root_dir(paths: pathutils.Paths) -> str:
     return f"{paths.run_dir}/kvm-hypervisor"
 
 
+def has_lost_control(guest: Files) -> bool:
+    """Return whether the control socket of an emulator has no file any more.
+
+    An emulator that starts has none yet, and does not listen either.
+    """
+    path = guest.control("qmp")
+    if os.path.exists(path):
+        return False
+    table = file_utils.text_of("/proc/net/unix", file_utils.MAX_PROC)
+    return any(line.endswith(f" {path}") for line in table.splitlines())
+
+
 def command_line(pid: int) -> list[str]:
     """Return the arguments of a process, () if the process does not exist."""
     try:

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import os
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -77,9 +78,14 @@ class Qmp:
         self._loop = asyncio.new_event_loop()
         try:
             self._run(self._connect(), "connecting")
-        except errors.HypervisorError:
+        except errors.HypervisorError as err:
             self._close()
-            raise
+            if os.path.exists(self._path):
+                raise
+            raise errors.HypervisorError(
+                f"instance {self._name}: connecting: {self._path} does not exist; if"
+                f" the guest runs, 'gnt-instance reboot {self._name}' makes it again"
+            ) from err
         return self
 
     async def _connect(self) -> None:

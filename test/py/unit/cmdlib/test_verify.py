@@ -260,9 +260,6 @@ def test_lost_files_of_firmware_are_asked_for_and_named():
     lines = [line for line in findings(engine) if "has lost the file" in line]
     assert len(lines) == 1
     assert f"{guest.name}:node node1.example.com has lost the file" in lines[0]
-    engine = engine_with()
-    run(engine)
-    assert "guest-files" not in engine.rpc.called("node_verify")[0][1][0]
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,23 @@ def lost_parts(effects, guest, params, emulator):
         return registry.drivers(effects)["kvm"].lost_parts("web1")
 
 
+def test_a_lost_control_socket_is_found(guest, effects, params):
+    emulator = subprocess.Popen(["sleep", "1000"])
+    control = pathlib.Path(guest.control("qmp"))
+    control.parent.mkdir(parents=True, exist_ok=True)
+    del params["shared_directories"]
+    # It starts: it has none yet.
+    assert lost_parts(effects, guest, params, emulator) == []
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(control))
+        listening.listen()
+        assert lost_parts(effects, guest, params, emulator) == []
+        control.unlink()
+        assert lost_parts(effects, guest, params, emulator) == ["control"]
+    emulator.kill()
+    emulator.wait()
+
+
 def test_a_process_that_was_killed_under_its_guest_is_found(guest, effects, params):
     with shares.started(effects, guest, params) as ends:
         fds = [fd for _, fd in ends]

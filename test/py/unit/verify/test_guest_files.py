@@ -24,10 +24,9 @@ def made():
     return clusters.snapshot(nodes=2, extra=guests), guests
 
 
-def test_only_guests_with_such_files_are_asked_for():
-    snapshot, guests = made()
-    wanted = [guests[0].name, guests[1].name, guests[2].name]
-    assert guest_files.owners(snapshot, guests) == wanted
+def test_guests_of_kvm_are_asked_for():
+    _snapshot, guests = made()
+    assert guest_files.owners(guests) == [each.name for each in guests[:4]]
 
 
 def test_a_lost_file_is_an_error_of_its_instance():
@@ -58,10 +57,14 @@ def test_a_process_that_was_killed_is_an_error_with_its_remedy():
     snapshot, guests = made()
     report = Report()
     lost = {N1: {guests[1].name: ["tpm-process"], guests[2].name: ["shares"]}}
+    lost[N1][guests[3].name] = ["control"]
     guest_files.judge(report, snapshot, guests, lost)
-    first, second = report.take()
-    assert (first.name, second.name) == (guests[1].name, guests[2].name)
-    remedies = [f"'gnt-instance reboot {each.name}' starts it" for each in guests[1:3]]
+    first, second, third = report.take()
+    assert [each.name for each in (first, second, third)] == [
+        each.name for each in guests[1:4]
+    ]
+    assert "can neither migrate nor" in third.text
+    remedies = [f"'gnt-instance reboot {each.name}' mends that" for each in guests[1:3]]
     assert first.text.endswith(f"the guest has no TPM; {remedies[0]}")
     assert second.text.endswith(f"has lost a directory; {remedies[1]}")
 
