@@ -138,12 +138,15 @@ def is_silent(snapshot: Snapshot, node: Node) -> bool:
     return node.offline or (not node.powered and bool(oob_program(snapshot, node)))
 
 
-def fill_diskparams(snapshot: Snapshot, group_uuid: str, template: str) -> Params:
-    """Return the disk parameters of a template in a group."""
+def fill_diskparams(
+    snapshot: Snapshot, group_uuid: str | None, template: str
+) -> Params:
+    """Return the disk parameters of a template in a group, or in none."""
+    group = None if group_uuid is None else snapshot.nodegroups[group_uuid]
     return {
         **{name: p.default for name, p in params.DISK.get(template, {}).items()},
         **snapshot.cluster.diskparams.get(template, _NONE),
-        **snapshot.nodegroups[group_uuid].diskparams.get(template, _NONE),
+        **(_NONE if group is None else group.diskparams.get(template, _NONE)),
     }
 
 

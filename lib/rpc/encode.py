@@ -147,8 +147,7 @@ def _complete_drbd(snapshot: objects.Snapshot, item: objects.Disk, wire: Wire) -
     """
     for child, prefix in zip(wire["children"], ("data-", "meta-"), strict=False):
         for name in ("stripe_size", "stripes"):
-            if prefix + name in wire["params"]:
-                child["params"][name] = wire["params"][prefix + name]
+            child["params"][name] = wire["params"][prefix + name]
     first, second, port, first_minor, second_minor, _secret = item.logical_id
     minors = {first: first_minor, second: second_minor}
     addresses = {
@@ -179,7 +178,5 @@ def _disk_params(
 ) -> Wire:
     owned = dict(item.params or {})
     node = snapshot.nodes.get(instance.primary_node) if instance is not None else None
-    if node is None:
-        stored: Mapping[str, Any] = snapshot.cluster.diskparams
-        return dict(stored.get(item.dev_type, {})) | owned
-    return params.fill_diskparams(snapshot, node.group, item.dev_type) | owned
+    group = None if node is None else node.group
+    return params.fill_diskparams(snapshot, group, item.dev_type) | owned

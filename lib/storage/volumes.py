@@ -148,20 +148,22 @@ class VolumeDisk(Device):
         units = lvm.physical_volumes(self._process, self._group)
         if not units:
             raise self.error(f"this node has no volume group {self._group}")
+        if exclusive:
+            chosen = self._empty_units(units, size_mib)
+            # Each of them gets a part of the disk, so that none counts as empty.
+            stripes = len(chosen)
+        else:
+            chosen = [unit for unit in units if unit.is_usable]
+            self._check_space(chosen, size_mib)
+            chosen.sort(key=lambda unit: unit.free_mib, reverse=True)
+            stripes = min(stripes, len(chosen))
         extent_kib = int(units[0].extent_mib * 1024)
-        if self._stripe_kib > extent_kib:
+        if stripes > 1 and self._stripe_kib > extent_kib:
             raise self.error(
                 f"stripe_size is {self._stripe_kib} KiB; volume group {self._group}"
                 f" has extents of {extent_kib} KiB, which a stripe cannot exceed"
             )
-        if exclusive:
-            chosen = self._empty_units(units, size_mib)
-            # Each of them gets a part of the disk, so that none counts as empty.
-            return chosen, len(chosen)
-        chosen = [unit for unit in units if unit.is_usable]
-        self._check_space(chosen, size_mib)
-        chosen.sort(key=lambda unit: unit.free_mib, reverse=True)
-        return chosen, min(stripes, len(chosen))
+        return chosen, stripes
 
     def _lvcreate(
         self,

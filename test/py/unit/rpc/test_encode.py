@@ -2,7 +2,7 @@
 
 import msgspec
 
-from fakes import cluster
+from fakes import cluster, clusters
 from ganeti.objects.filled import InstanceX
 from ganeti.rpc import encode, wire
 
@@ -35,6 +35,17 @@ def test_each_end_of_a_mirror_learns_its_own_minor():
     for child, prefix in zip(data["children"], ("data-", "meta-"), strict=True):
         for name in ("stripes", "stripe_size"):
             assert child["params"][name] == data["params"][prefix + name]
+
+
+def test_volumes_of_a_mirror_without_owner_get_no_stripes_of_plain_disks():
+    """An old record has no sizes for mirrors."""
+    old = {"plain": {"stripes": 3, "stripe_size": 64}, "drbd": {"data-stripes": 2}}
+    snapshot = clusters.snapshot(diskparams=old)
+    wired = encode.disk(snapshot, clusters.drbd_disk("d1", 1, 2))
+    assert [child["params"] for child in wired["children"]] == [
+        {"stripes": 2, "stripe_size": 0},
+        {"stripes": 1, "stripe_size": 0},
+    ]
 
 
 def test_private_parameters_are_in_the_private_form_alone():

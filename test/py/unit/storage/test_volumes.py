@@ -66,6 +66,15 @@ def test_stripes_have_the_wanted_size(tools):
         wide.create(8)
 
 
+@pytest.mark.parametrize("stripes", [1, 2])
+def test_a_volume_that_gets_no_stripes_may_have_any_size_of_them(tools, stripes):
+    """The number is of another level than the size, or a node has one physical volume."""
+    params = {"stripes": stripes, "stripe_size": 8192}
+    disk(tools, "a.disk0", "other", size=8, params=params).create(8)
+    with pytest.raises(errors.BlockDeviceError, match=r"needs 4000 MiB .* has 92 MiB"):
+        disk(tools, "b.disk0", "other", size=4000, params=params).create(4000)
+
+
 def test_a_striped_volume_grows_without_stripes_where_space_is_on_one_alone(tools):
     grown = disk(tools, size=360, params={"stripes": 2})
     grown.create(360)
