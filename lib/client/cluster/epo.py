@@ -37,8 +37,9 @@ def run(ctx: CommandContext) -> int:
     _check_arguments(ctx)
     if not ctx.opts.become_master:
         return _run(ctx)
-    with epo_handover.as_master(ctx):
-        return _run(ctx)
+    with epo_handover.alone(ctx):
+        code = epo_handover.take_role(ctx)
+        return _run(ctx) if code is None else code
 
 
 def _run(ctx: CommandContext) -> int:

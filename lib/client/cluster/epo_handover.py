@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
 from ganeti import errors
+from ganeti.cli import plans, prompts
 from ganeti.cli.context import CommandContext
 from ganeti.client.cluster import epo_plan, remote
 from ganeti.client.cluster.epo_plan import Row
@@ -18,21 +19,15 @@ from ganeti.constants import ecodes, exitcodes
 #: Longest silence of a node that checks whether it can take the role: it asks others.
 _CHECK_S: Final = 180.0
 _LOCK: Final = "epo.lock"
+_QUESTION: Final = "This node is not the master, and becomes it first. Continue?"
+_REST: Final = "as the master, go on with the named nodes"
 #: Keeps a copy of the output, and lets the command go on when its reader is gone.
 _FOLLOWED: Final = 'log=$1; shift; "$@" </dev/null 2>&1 | tee -a -p "$log"'
 
 
 @contextlib.contextmanager
-def as_master(ctx: CommandContext) -> Iterator[None]:
-    """Make this node the master if it is not, and keep other such commands out.
-
-    Raises:
-        OpPrereqError: this node cannot become the master, or another run is under way;
-            nothing was changed.
-        OpExecError: the role was not moved; the command can be repeated.
-    """
-    from ganeti import clock, process
-    from ganeti.bootstrap import failover
+def alone(ctx: CommandContext) -> Iterator[None]:
+    """Keep other commands that take the role out. Raises OpPrereqError if one runs."""
     from ganeti.utils import files
 
     with contextlib.ExitStack() as stack:
@@ -45,11 +40,35 @@ def as_master(ctx: CommandContext) -> Iterator[None]:
                 f" is in {_log(ctx)}",
                 ecodes.ECODE_STATE,
             ) from err
-        if not failover.is_serving(ctx.paths):
-            effects = (ctx.paths, process.SystemRunner(), clock.SystemClock())
-            options = failover.FailoverOptions()
-            failover.fail_over(*effects, options, feedback=ctx.err)
         yield
+
+
+def take_role(ctx: CommandContext) -> int | None:
+    """Make this node the master if it is not.
+
+    With ``--plan`` the steps are printed; what follows them only the master can plan.
+
+    Returns:
+        The exit code if the command ends here, else None.
+
+    Raises:
+        OpPrereqError: this node cannot become the master; nothing was changed.
+        OpExecError: the role was not moved; the command can be repeated.
+    """
+    from ganeti import clock, process
+    from ganeti.bootstrap import failover
+
+    if failover.is_serving(ctx.paths):
+        return None
+    options = failover.FailoverOptions()
+    if plans.wanted(ctx):
+        steps = failover.plan(ctx.paths, options, feedback=ctx.err)
+        return plans.show(ctx, [], before=[*steps, _REST])
+    if not ctx.opts.force and not prompts.confirm(ctx, _QUESTION):
+        return exitcodes.EXIT_FAILURE
+    effects = (ctx.paths, process.SystemRunner(), clock.SystemClock())
+    failover.fail_over(*effects, options, feedback=ctx.err)
+    return None
 
 
 def _log(ctx: CommandContext) -> str:

@@ -673,6 +673,22 @@ def test_a_node_that_is_not_the_master_becomes_it_first(cluster, shells, monkeyp
     assert (calls, cluster.done[-1]) == (["node9"], "power-off node1")
 
 
+def test_neither_a_plan_nor_a_refused_question_takes_the_role(
+    cluster, shells, monkeypatch
+):
+    monkeypatch.setattr(failover, "is_serving", lambda _paths: False)
+    monkeypatch.setattr(failover, "plan", lambda *_args, feedback: ["take it"])
+    moved = []
+    monkeypatch.setattr(failover, "fail_over", lambda *_args, **_more: moved.append(1))
+    planned = cluster.run("--become-master --plan --json node1")
+    steps = ["take it", "as the master, go on with the named nodes"]
+    assert (planned.code, json.loads(planned.out)["before"]) == (0, steps)
+    refused = cluster.run("--become-master node1")
+    assert refused.code == 1
+    assert "This node is not the master, and becomes it first." in refused.err
+    assert (moved, shells.ran, cluster.done) == ([], [], [])
+
+
 @pytest.mark.parametrize(
     "crash_at",
     [
