@@ -15,6 +15,8 @@ from ganeti.vcluster.drill.witness import Witness
 
 #: Most seconds until a guest of a dead node runs again.
 RECOVERY_S: Final = 180.0
+#: Seconds between two runs of the watcher on all nodes; cron waits five minutes.
+_CRON_S: Final = 15.0
 #: Seconds without a step of the counter until a guest that should run is rebooted.
 _SPIN_S: Final = 30.0
 #: Least step of the counter of a guest that runs.
@@ -136,13 +138,18 @@ class Trial:
     # Ends
     def _settled(self) -> None:
         last = self._site.boots()[-1]
+        due = time.monotonic() + _CRON_S
 
         def counts() -> bool:
-            self._site.look_after()
+            nonlocal due
             boot = self._site.boots()[-1]
-            return (
-                boot.boot_id == last.boot_id and boot.counter >= last.counter + _STEPS
-            ) or (boot.boot_id != last.boot_id and boot.counter >= _STEPS)
+            before = last.counter if boot.boot_id == last.boot_id else 0
+            if boot.counter >= before + _STEPS:
+                return True
+            if time.monotonic() >= due:
+                self._site.look_after()
+                due = time.monotonic() + _CRON_S
+            return False
 
         self._site.until("the guest counts again", counts, RECOVERY_S)
         self._facts.append(f"counts on {self._site.guest()[0].short}")

@@ -321,14 +321,17 @@ class Site:
 
     # Faults and their end
     def cut(self, node: Node, others: list[Node]) -> None:
-        """Drop what a node sends to others."""
-        pid = isolation.require_holder(self.layout, node)
-        network.cut(pid, [other.address for other in others])
+        """Drop what a node sends to others, unless it is down."""
+        self._cut(node, [other.address for other in others])
 
     def isolate(self, node: Node) -> None:
         """Drop what a node sends to all other nodes and to the store."""
-        pid = isolation.require_holder(self.layout, node)
-        network.cut(pid, self._addresses(node))
+        self._cut(node, self._addresses(node))
+
+    def _cut(self, node: Node, addresses: list[str]) -> None:
+        pid = isolation.holder(self.layout, node)
+        if pid is not None:
+            network.cut(pid, addresses)
 
     def _addresses(self, node: Node) -> list[str]:
         """Return all addresses that a node can be cut off from."""
@@ -473,7 +476,7 @@ class Site:
                 self.control.start_daemon(master, name)
 
     def verify(self) -> None:
-        """Wait until ``gnt-cluster verify`` has nothing to report.
+        """Wait until ``gnt-cluster verify`` has nothing to report; the watcher helps.
 
         Raises:
             OpExecError: it reports errors still.
@@ -484,7 +487,10 @@ class Site:
             nonlocal output
             result = self.control.run(self.master, ["gnt-cluster", "verify"])
             output = result.output
-            return not result.failed and "ERROR" not in output
+            if not result.failed and "ERROR" not in output:
+                return True
+            self.look_after()
+            return False
 
         if not self.await_if(is_clean, PATIENCE_S):
             lines = [line for line in output.splitlines() if "ERROR" in line]
