@@ -113,7 +113,7 @@ class Trial:
         if not self._site.await_if(lambda: self._site.boots()[-1] != before, _SPIN_S):
             self._problems.append(
                 f"the guest does not count on {self._site.guest()[0].short} after its"
-                " live migration"
+                f" live migration; its emulator is {self._site.emulator_state()}"
             )
             self._site.reboot_guest()
 
@@ -151,7 +151,11 @@ class Trial:
                 due = time.monotonic() + _CRON_S
             return False
 
-        self._site.until("the guest counts again", counts, RECOVERY_S)
+        if not self._site.await_if(counts, RECOVERY_S):
+            raise errors.OpExecError(
+                f"not within {RECOVERY_S:g} s: the guest counts again; its emulator is"
+                f" {self._site.emulator_state()}"
+            )
         self._facts.append(f"counts on {self._site.guest()[0].short}")
         if self._site.boots()[-1].boot_id != self._before[-1].boot_id:
             self._recovery_s = self._witness.still_s

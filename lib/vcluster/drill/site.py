@@ -18,6 +18,7 @@ import msgspec
 
 from ganeti import _buildconf, errors, luxi
 from ganeti.constants import ecodes
+from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.repair import journal
 from ganeti.repair.journal import Entry
 from ganeti.repair.node_lives import Death, DeathState
@@ -314,6 +315,16 @@ class Site:
         return [
             msgspec.convert(each, Entry) for each in self.call("QueryJournal", wanted)
         ]
+
+    def emulator_state(self) -> str:
+        """Return the state of the guest's emulator, as the emulator reports it."""
+        controls = "/var/run/ganeti/kvm-hypervisor/ctrl"
+        path = self.layout.host_path(self.guest()[0], f"{controls}/{GUEST}.kvmd")
+        try:
+            with Qmp(path, GUEST) as qmp:
+                return str(qmp.execute("query-status")["status"])
+        except errors.HypervisorError as err:
+            return f"silent: {err.args[0]}"
 
     def reboot_guest(self) -> None:
         """Start the guest again, without its help."""

@@ -26,7 +26,7 @@ _CHUNK: Final = 100
 #: Statuses of a job that has not ended.
 _PENDING: Final = frozenset({"queued", "waiting", "canceling", "running"})
 #: The emulator's own refusal to open a disk that another emulator writes.
-_LOCKED: Final = re.compile(r"Failed to get .{0,3}(?:write|lock)")
+_LOCKED: Final = re.compile(r"Failed to get (?:shared )?.{0,2}write")
 
 
 class Observed(Protocol):
