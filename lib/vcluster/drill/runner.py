@@ -87,7 +87,8 @@ class Trial:
         for drill in self._drills[1:]:
             node = drill.victim(self._site)
             if node in nodes:
-                node = self._site.others(self._site.master)[0]
+                spare = self._site.others(self._site.master)
+                node = next(each for each in spare if each not in nodes)
             nodes.append(node)
         parts = list(zip(self._drills, nodes, strict=True))
         for drill, node in parts:

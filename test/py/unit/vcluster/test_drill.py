@@ -384,6 +384,10 @@ def test_two_faults_at_once_are_about_different_nodes(cluster):
     assert cluster.acts[1:3] == ["pause node4", "kill node2"]
     ends = ["power on node2", "resume node4"]
     assert [act for act in cluster.acts if act in ends] == ends
+    cluster.node = cluster.place = cluster.layout.nodes[1]
+    cluster.acts.clear()
+    assert play(cluster, "freeze-early+back-fenced").problems == ()
+    assert cluster.acts[1:3] == ["pause node2", "kill node3"]
 
 
 @pytest.mark.parametrize(
