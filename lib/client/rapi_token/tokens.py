@@ -13,7 +13,7 @@ from ganeti import errors
 from ganeti.cli import jobs, listing, local, prompts, table, text, values
 from ganeti.cli.context import CommandContext
 from ganeti.constants import ecodes, exitcodes
-from ganeti.rapi import users, users_edit
+from ganeti.rapi import model, users, users_edit
 from ganeti.utils import daemon_users, files
 
 _MODE: Final = 0o640
@@ -22,6 +22,8 @@ _MAX_SIZE: Final = 16 << 20
 _TURN_S: Final = 30.0
 _SALT_BYTES: Final = 16
 _TOKEN_BYTES: Final = 32
+#: Rights on all paths.
+_WORDS: Final = (model.READ, model.WRITE, model.ROOT)
 _FIELDS: Final = ("name", "kind", "state", "expires", "rights")
 _TITLES: Final = ("Name", "Kind", "State", "Expires", "Rights")
 
@@ -215,9 +217,21 @@ def _find(content: str, name: str, ctx: CommandContext) -> users_edit.Entry | No
 
 
 def _rights(ctx: CommandContext, present: users_edit.Entry | None) -> str:
-    """Return the given options, else those that the name has."""
+    """Return the given options, else those that the name has.
+
+    Raises:
+        OpPrereqError: one is not known. The remote API ignores such words in the file,
+            which may be of another release; a person has mistyped.
+    """
     if ctx.opts.rights is not None:
-        return str(ctx.opts.rights)
+        given = str(ctx.opts.rights)
+        for word in map(str.strip, given.split(",")):
+            if word and ":" not in word and word[0] != "@" and word not in _WORDS:
+                raise _refusal(
+                    f"--rights: wanted {', '.join(_WORDS)}, RIGHT:/PATH or @ROLE, found"
+                    f" {word!r:.100}"
+                )
+        return given
     return present.options if present is not None else ""
 
 

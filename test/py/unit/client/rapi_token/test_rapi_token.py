@@ -1,6 +1,7 @@
 """``gnt-rapi-token`` on the users file of a directory."""
 
 import json
+import re
 import stat
 
 import pytest
@@ -86,10 +87,17 @@ def test_a_name_in_use_is_replaced_only_on_request(node):
     assert node.file.read_text().endswith(" write\n")
 
 
-def test_unknown_rights_change_nothing(node):
-    done = node.run("add --rights @web x")
+@pytest.mark.parametrize(
+    ("rights", "problem"),
+    [
+        ("@web", "role '@web' is not defined"),
+        ("read,wirte", "--rights: wanted read, write, root, .*, found 'wirte'"),
+    ],
+)
+def test_unknown_rights_change_nothing(node, rights, problem):
+    done = node.run(f"add --rights {rights} x")
     assert (done.code, done.out) == (1, "")
-    assert "role '@web' is not defined" in done.err
+    assert re.search(problem, done.err)
     assert not node.file.exists()
 
 
