@@ -206,7 +206,9 @@ class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
         new = self._store()
         if new.powered != self.node.powered:
             oob.log_power_change(self.ctx, new)
-        if self.plan.is_demoted and not new.offline:
+        # One that was offline may have lost the role in that time.
+        may_have_secrets = self.plan.is_demoted or self.node.offline
+        if may_have_secrets and not (new.offline or new.master_candidate):
             candidate_role.demote(self.ctx, self.uuid)
         if not new.offline and ovs.PARAMETERS & self.ndparams.keys():
             ovs.configure(self.ctx, new)

@@ -367,6 +367,17 @@ def test_an_offline_node_is_not_called():
     assert not engine.rpc.called("node_demote_from_mc")
 
 
+@pytest.mark.parametrize("pool_size", [1, 3])
+def test_a_node_that_lost_its_role_while_it_was_away_loses_the_secrets(pool_size):
+    """It was marked offline as a candidate; another one may have its place now."""
+    engine = engine_with(candidate_pool_size=pool_size)
+    modify(engine, offline=True)
+    modify(engine, offline=False)
+    is_candidate = node(engine, "node2.example.com").master_candidate
+    called = engine.rpc.called("node_demote_from_mc")
+    assert (called == []) == is_candidate == (pool_size == 3)
+
+
 def test_a_node_that_can_no_longer_be_master_is_forgotten_and_known_again():
     engine = engine_with()
     modify(engine, master_capable=False)

@@ -521,6 +521,7 @@ def test_the_record_is_changed_by_hand_where_there_is_a_helper():
 def test_a_node_that_is_off_does_not_go_online():
     off = {"offline": True, "powered": False, "master_candidate": False}
     engine = engine_of(**off, master_capable=False)
+    engine.rpc.script["node_demote_from_mc"] = None
     with pytest.raises(errors.OpPrereqError, match="must be powered on before"):
         modify(engine, "node2", offline=False)
     modify(engine, "node2", offline=False, powered=True)
