@@ -31,6 +31,13 @@ Answer = tuple[Any, str]
 Answers = dict[str, Answer]
 _log = logging.getLogger(__name__)
 
+
+class Lost(str):
+    """Problem of a call whose connection broke: its helpers may go on."""
+
+    __slots__ = ()
+
+
 #: Machines that one node call switches off or resets; their new state is recorded when
 #: it ends, so that a crash of the master forgets few.
 _SWITCHED: Final = 32
@@ -142,13 +149,17 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
         able = [
             u for u in self.nodes if checks.supports_oob(snapshot, snapshot.nodes[u])
         ]
+        #: Those that a helper may still switch off.
+        self.unknown: set[str] = set()
         with contextlib.ExitStack() as stack:
             if self.op.mark_offline:
                 candidates = switched_off.candidates_of(snapshot, able)
                 order = Order(able, candidates, snapshot.cluster.master_node)
                 self.ctx.save_resumption(msgspec.to_builtins(order))
                 # Their votes would be missing for the commits that mark them.
-                stack.enter_context(switched_off.without_votes(self.ctx, able))
+                stack.enter_context(
+                    switched_off.without_votes(self.ctx, able, self.unknown)
+                )
             answers = self._switch_all(able)
         return [
             [
@@ -264,6 +275,11 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
             if not problem or (wants_proof and problem != constants.OOB_TIMED_OUT)
         ]
         reports = self._look(results, asked)
+        self.unknown.update(
+            uuid
+            for uuid in asked
+            if isinstance(results[uuid][1], Lost) and reports[uuid][1]
+        )
         return {
             uuid: _proved(result, reports.get(uuid), wants_proof=wants_proof)
             for uuid, result in results.items()
@@ -410,6 +426,8 @@ def run_helpers(
         timeout_s=_CALL_S + rounds * timeout_s + len(nodes) * pause_s,
     )[place]
     problem = answer.fail_msg
+    if problem and answer.is_lost:
+        problem = Lost(problem)
     if not problem and len(answer.payload) != len(nodes):
         problem = f"wanted {len(nodes)} results, found {len(answer.payload)}"
     if problem:

@@ -18,8 +18,13 @@ _ANSWER_S: Final = 2.0
 
 
 @contextlib.contextmanager
-def without_votes(ctx: Context, nodes: Sequence[str]) -> Iterator[None]:
-    """Let no node be a master candidate; those that stay online are so afterwards."""
+def without_votes(
+    ctx: Context, nodes: Sequence[str], unknown: Collection[str]
+) -> Iterator[None]:
+    """Let no node be a master candidate; those that stay online are so afterwards.
+
+    Except for those that are `unknown` by then, see `restore`.
+    """
     candidates = candidates_of(ctx.snapshot, nodes)
     if candidates:
         with ctx.config.edit(ctx.owner) as edit:
@@ -31,7 +36,7 @@ def without_votes(ctx: Context, nodes: Sequence[str]) -> Iterator[None]:
             candidate_role.fill_pool(ctx, ignore=nodes)
         yield
     finally:
-        restore(ctx, candidates)
+        restore(ctx, candidates, unknown)
     settle(ctx, candidates, nodes)
 
 

@@ -396,6 +396,30 @@ def test_an_error_gives_a_candidate_its_role_back():
     assert roles(engine) == (False, True, True)
 
 
+@pytest.mark.parametrize(
+    ("report", "is_back"),
+    [
+        ([True, {"powered": True}], True),
+        ([False, "an earlier helper still switches node node2 off"], False),
+        (None, False),
+    ],
+    ids=["ended", "at-work", "silent"],
+)
+def test_a_call_that_breaks_gives_no_role_back_while_its_helper_may_go_on(
+    report, is_back
+):
+    """The node daemon of the master was killed; the helper outlives it."""
+
+    def call(_node, args):
+        if report is None or args[1] == "power-off":
+            return failure("connection lost", is_lost=True)
+        return [report]
+
+    engine = switching(call)
+    run(engine, "power-off", "node2", **MARKED)
+    assert roles(engine) == (False, True, is_back)
+
+
 def resumed(engine, *nodes, master=N1):
     """Continue an order to switch nodes off that a restart has cut."""
     saved = {"nodes": list(nodes), "candidates": [N2], "master": master}
