@@ -9,6 +9,8 @@ from ganeti.utils import messages, patterns
 from ganeti.verify.report import Report
 
 _DAY_S: Final = 86400
+#: Disks of no instance that are named.
+_SHOWN_DISKS: Final = 10
 #: Days before a certificate's expiry from which it is a warning, then an error.
 CERTIFICATE_WARN_DAYS: Final = 30
 CERTIFICATE_ERROR_DAYS: Final = 7
@@ -276,3 +278,24 @@ def dangling(report: Report, snapshot: objects.Snapshot) -> None:
             node.name if node else instance.primary_node,
             f"instance {instance.name} is on a node without an existing group",
         )
+
+
+def detached(snapshot: objects.Snapshot) -> list[str]:
+    """Return a line for each disk that belongs to no instance, the largest first.
+
+    Nothing else lists them, and their data takes space until somebody attaches and
+    removes them.
+    """
+    alone = [
+        disk for disk in snapshot.disks.values() if not snapshot.disk_owner(disk.uuid)
+    ]
+    alone.sort(key=lambda disk: (-disk.size, disk.uuid))
+    lines = [
+        f"disk {disk.uuid} ({disk.dev_type}, {disk.size} MiB"
+        f"{f', name {disk.name}' if disk.name else ''}) belongs to no instance;"
+        f" 'gnt-instance modify --disk {disk.uuid}:attach INSTANCE' attaches it"
+        for disk in alone[:_SHOWN_DISKS]
+    ]
+    if left := alone[_SHOWN_DISKS:]:
+        lines.append(f"{len(left)} more disks belong to no instance")
+    return lines

@@ -52,6 +52,8 @@ class ClusterVerifyConfig(LogicalUnit[opcodes.ClusterVerifyConfig]):
         )
         output.step("Verifying all nodes belong to an existing group")
         cluster.dangling(report, snapshot)
+        for text in cluster.detached(snapshot):
+            output.notice(text)
         for death in self.ctx.config.node_deaths.state().deaths:
             output.notice(node_death.notice(death))
         servers = choice.read(self.ctx.paths)

@@ -34,3 +34,18 @@ def test_an_instance_on_a_node_that_is_not_there_is_named_with_its_uuid():
     ((code, name, text),) = actual(clusters.instance(1, primary_node=gone))
     assert (code, name) == ("ECLUSTERDANGLINGINST", gone)
     assert "inst1.example.com" in text
+
+
+def test_disks_of_no_instance_are_named_the_largest_first():
+    disks = [clusters.drbd_disk(f"d{n}", 1, 2, size=n * 1024) for n in range(1, 13)]
+    owner = clusters.instance(1, disks=("d12",))
+    snapshot = clusters.snapshot(nodes=2, instances=0, extra=[owner, *disks])
+    lines = cluster.detached(snapshot)
+    assert lines[0] == (
+        "disk d11 (drbd, 11264 MiB) belongs to no instance; 'gnt-instance modify --disk"
+        " d11:attach INSTANCE' attaches it"
+    )
+    assert [line.split()[1] for line in lines[:10]] == [
+        f"d{n}" for n in range(11, 1, -1)
+    ]
+    assert lines[10:] == ["1 more disks belong to no instance"]
