@@ -72,6 +72,8 @@ _CLAIMS: Final = ("user", "address", "request")
 #: Longest datagram for syslog in bytes; facility authpriv, severity info.
 _MAX_SYSLOG: Final = 7000
 _SYSLOG_PREFIX: Final = b"<86>ganeti-audit: "
+#: Seconds that a listener has for a line.
+_SYSLOG_S: Final = 0.2
 #: Names of values that are or may be secret, unless they name a file.
 _SECRET: Final = re.compile(
     r"pass(w|phrase|$)|pwd?$|secret|private|token|credential|(^|[._-]|api)key$"
@@ -122,14 +124,19 @@ class Caller(NamedTuple):
         if self.is_remote:
             named = {name: self.claims.get(name, "")[:_MAX_NAME] for name in _CLAIMS}
             return {"via": "rapi", **named}
-        try:
-            name = pwd.getpwuid(self.uid).pw_name
-        except KeyError:
-            name = ""
-        who: Fields = {"via": "local", "uid": self.uid, "user": name, "pid": self.pid}
+        user = _user_name(self.uid)
+        who: Fields = {"via": "local", "uid": self.uid, "user": user, "pid": self.pid}
         if "sudo_user" in self.claims:
             who["claimed_sudo_user"] = self.claims["sudo_user"][:_MAX_NAME]
         return who
+
+
+@functools.lru_cache(maxsize=64)
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return ""
 
 
 _caller: Final = contextvars.ContextVar[Caller | None]("caller", default=None)
@@ -170,7 +177,9 @@ class Log:
         self._path = path
         self._head_path = head_path
         self._clock = clock
-        self._syslog = syslog or to_syslog
+        own = Syslog()
+        self._syslog = syslog or own.send
+        self._close_syslog = own.close
         self._lock = threading.Lock()
         self._waiting: collections.deque[tuple[int, Callable[[], Fields]]]
         self._waiting = collections.deque()
@@ -254,6 +263,7 @@ class Log:
         self._wake.set()
         if self._thread is not None:
             self._thread.join(_STOP_S)
+        self._close_syslog()
         if left := len(self._waiting) + len(self._lines):
             _log.error("%s: %d changes were not recorded", self._path, left)
 
@@ -369,35 +379,77 @@ def _write(fd: int, data: bytes) -> None:
     os.fsync(fd)
 
 
-def to_syslog(line: bytes) -> None:
-    """Send a line to syslog, which the journal of systemd takes, too.
+class Syslog:
+    """The way to syslog, which the journal of systemd takes, too; for one thread."""
 
-    Raises:
-        OSError: nothing listens, or the listener is slow.
-    """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-        sock.settimeout(0.2)
-        sock.connect(SYSLOG_SOCKET)
-        sock.send(_SYSLOG_PREFIX + line[:_MAX_SYSLOG])
+    def __init__(self) -> None:
+        self._sock: socket.socket | None = None
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if self._sock is not None:
+            self._sock.close()
+            self._sock = None
+
+    def send(self, line: bytes) -> None:
+        """Send a line, over a new connection if the listener was restarted.
+
+        Raises:
+            OSError: nothing listens, or the listener is slow.
+        """
+        datagram = _SYSLOG_PREFIX + line[:_MAX_SYSLOG]
+        if self._sock is not None:
+            try:
+                self._sock.send(datagram)
+                return
+            except OSError as err:
+                self.close()
+                if isinstance(err, TimeoutError):
+                    raise
+        os.stat(SYSLOG_SOCKET)  # much cheaper than an attempt, if there is no listener
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            sock.settimeout(_SYSLOG_S)
+            sock.connect(SYSLOG_SOCKET)
+            sock.send(datagram)
+        except OSError:
+            sock.close()
+            raise
+        self._sock = sock
 
 
 def without_secrets(value: Any, depth: int = 0) -> Any:
     """Return arguments with secret values replaced and long ones shortened."""
-    if depth > _MAX_DEPTH:
+    # The texts come first: they are nearly all that a job has.
+    if isinstance(value, str):
+        if ":/" in value:
+            value = _URL.sub(lambda url: urls.shown(url[0]), value)
+        return value if len(value) <= _MAX_TEXT else f"{value[:_MAX_TEXT]}..."
+    if isinstance(value, dict | list | tuple) and depth > _MAX_DEPTH:
         return "..."
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {
             str(key)[:_MAX_TEXT]: REDACTED
-            if item and _SECRET.search(str(key)) and not _PLACE.search(str(key))
+            if item and _is_secret(str(key))
             else without_secrets(item, depth + 1)
             for key, item in value.items()
         }
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, list | tuple):
         return [without_secrets(item, depth + 1) for item in value]
-    if isinstance(value, str):
-        value = _URL.sub(lambda url: urls.shown(url[0]), value)
-        return value if len(value) <= _MAX_TEXT else f"{value[:_MAX_TEXT]}..."
     return value
+
+
+def _is_secret(name: str) -> bool:
+    """Return whether a value of this name is or may be secret."""
+    return _is_known_secret(name) if len(name) <= _MAX_NAME else _matches(name)
+
+
+def _matches(name: str) -> bool:
+    return bool(_SECRET.search(name)) and not _PLACE.search(name)
+
+
+#: The names are those of parameters, the same in all jobs.
+_is_known_secret: Final = functools.lru_cache(maxsize=1024)(_matches)
 
 
 def _changes(job: Job) -> bool:

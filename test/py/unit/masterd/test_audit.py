@@ -44,7 +44,7 @@ class Place:
         return [json.loads(line) for line in self.lines()]
 
     def problems(self):
-        verifier = audit_chain.Verifier(audit.read_head(self.head))
+        verifier = audit_chain.Verifier(audit_chain.head_of(files.read_file(self.head)))
         texts = [text for line in self.lines() for text in verifier.check(line)]
         return [*texts, *verifier.end()]
 
@@ -269,6 +269,22 @@ def test_syslog_gets_lines_and_its_absence_stops_nothing(place, monkeypatch):
         listener.settimeout(10)
         text = listener.recv(65536)
     assert text == b"<86>ganeti-audit: " + place.lines()[1]
+
+
+def test_a_restarted_syslog_gets_the_next_line(tmp_path, monkeypatch):
+    path = str(tmp_path / "log")
+    monkeypatch.setattr(audit, "SYSLOG_SOCKET", path)
+    syslog = audit.Syslog()
+    for line in (b"1", b"2"):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+            listener.bind(path)
+            for _ in range(2):
+                syslog.send(line)
+                assert listener.recv(99) == b"<86>ganeti-audit: " + line
+        os.unlink(path)
+    with pytest.raises(OSError):
+        syslog.send(b"3")
+    syslog.close()
 
 
 def test_a_line_that_a_power_failure_tore_goes(place):
