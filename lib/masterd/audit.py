@@ -401,11 +401,12 @@ class Syslog:
         if self._sock is not None:
             try:
                 self._sock.send(datagram)
-                return
             except OSError as err:
                 self.close()
                 if isinstance(err, TimeoutError):
                     raise
+            else:
+                return
         os.stat(SYSLOG_SOCKET)  # much cheaper than an attempt, if there is no listener
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:

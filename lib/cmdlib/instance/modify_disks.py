@@ -199,7 +199,8 @@ def _new(
         template=template,
         exclusive=params.has_exclusive_storage(snapshot, here),
     )
-    if spec.adopt:
+    must_adopt = template in disk_constants.DTS_MUST_ADOPT
+    if spec.adopt and (not must_adopt or instance.forthcoming):
         raise errors.OpPrereqError(
             f"instance {instance.name}: disk {index}: disks are adopted when an"
             " instance is created",
@@ -214,7 +215,7 @@ def _new(
         where = disk_specs.directory(
             snapshot, template, instance.name, first.files.directory
         )
-    (disk,) = disk_specs.records(
+    made = disk_specs.records(
         ctx,
         template,
         [spec],
@@ -223,19 +224,27 @@ def _new(
         files=disk_specs.FilePlace(where, first.files.driver, beside),
         first_index=index,
     )
-    return disk.replace(forthcoming=instance.forthcoming)
+    if spec.adopt:
+        # Together with those of this request, of which one may be another name.
+        earlier = [disk for disk in beside if disk.uuid not in snapshot.disks]
+        made = (*earlier, *made)
+        paths = [disk.logical_id[1] for disk in made]
+        made = volumes.adopted(ctx, here, made, paths, instance.name)[-1:]
+    return made[0].replace(forthcoming=instance.forthcoming)
 
 
 def _with_disks(snapshot: objects.Snapshot) -> list[str]:
     """Return the enabled templates of new disks, in order."""
     enabled = snapshot.cluster.enabled_disk_templates
-    return [name for name in enabled if name not in ("diskless", "blockdev")]
+    return [name for name in enabled if name != "diskless"]
 
 
 def _template_of_first(snapshot: objects.Snapshot) -> str:
     """Return the template of the first disk of an instance, which has one node."""
     mirrors = disk_constants.DTS_INT_MIRROR
-    one_node = [name for name in _with_disks(snapshot) if name not in mirrors]
+    # A device to adopt is never chosen for somebody.
+    others = (*mirrors, *disk_constants.DTS_MUST_ADOPT)
+    one_node = [name for name in _with_disks(snapshot) if name not in others]
     return (one_node or ["diskless"])[0]
 
 
@@ -257,9 +266,8 @@ def _needs_template(
 def command_for_first(template: str, instance: objects.Instance) -> str:
     """Return the command that gives an instance a first disk."""
     node = "-n NODE " if template in disk_constants.DTS_INT_MIRROR else ""
-    return (
-        f"gnt-instance modify -t {template} {node}--disk add:size=SIZE {instance.name}"
-    )
+    given = "adopt=PATH" if template in disk_constants.DTS_MUST_ADOPT else "size=SIZE"
+    return f"gnt-instance modify -t {template} {node}--disk add:{given} {instance.name}"
 
 
 def _find_detached(
@@ -303,7 +311,13 @@ def applied_before_commit(
     removed = [step.device for step in steps if step.action == "remove"]
     disks.announce_removal(ctx, removed)
     disks.note_removal(ctx, instance, removed)
-    added = [step.device for step in steps if step.action == "add"]
+    # Adopted devices keep their data.
+    added = [
+        step.device
+        for step in steps
+        if step.action == "add"
+        and step.device.dev_type not in disk_constants.DTS_MUST_ADOPT
+    ]
     if added:
         disks.create_on_nodes_and_wipe(ctx, instance, added)
     with disks.removed_on_failure(ctx, instance, added):

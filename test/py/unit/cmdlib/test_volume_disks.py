@@ -29,12 +29,14 @@ def engine(*extra, free=5000, exclusive=False, group="xenvg", **script):
     }  # fmt: skip
     start = clusters.snapshot(
         extra=extra,
-        enabled_disk_templates=["plain", "file", "blockdev"],
+        enabled_disk_templates=["plain", "file", "blockdev", "diskless"],
         volume_group_name=group,
         ndparams=clusters.cluster().ndparams | {"exclusive_storage": exclusive},
     )
     cluster = start.cluster
-    policy = cluster.ipolicy | {"disk-templates": ["plain", "file", "blockdev"]}
+    policy = cluster.ipolicy | {
+        "disk-templates": ["plain", "file", "blockdev", "diskless"]
+    }
     start = clusters.changed(start, cluster.replace(ipolicy=policy))
     return Engine(start, answers | script)
 
@@ -286,6 +288,43 @@ def test_a_device_is_adopted_once_by_whichever_of_its_paths():
         create(eng, {"adopt": ALIAS}, **web2)
     create(eng, {"adopt": TWO}, **web2)
     assert len(eng.snapshot.instances) == 2
+
+
+def test_a_running_cluster_gives_devices_to_an_instance_without_disks():
+    eng = engine(
+        bdev_sizes={ONE: 4096, ALIAS: 4096, TWO: 8},
+        blockdev_getmirrorstatus_multi=numbers,
+        instance_info={},
+        instance_list=[],
+    )
+    create(eng, disk_template="diskless")
+    modify = {
+        "OP_ID": "OP_INSTANCE_SET_PARAMS",
+        "instance_name": only_instance(eng).name,
+        "disk_template": "blockdev",
+        "ignore_ipolicy": True,
+    }
+
+    def add(*paths):
+        eng.run(modify | {"disks": [["add", -1, {"adopt": each}] for each in paths]})
+        modify.pop("disk_template", None)
+
+    for twice in (ONE, ALIAS):
+        with pytest.raises(errors.OpPrereqError, match="adopted"):
+            add(ONE, twice)
+    with pytest.raises(errors.OpPrereqError, match="give adopt=PATH"):
+        eng.run(modify | {"disks": [["add", -1, {"size": 8}]]})
+    add(ONE, TWO)
+    disks = eng.snapshot.instance_disks(only_instance(eng))
+    assert [(disk.logical_id, disk.size) for disk in disks] == [
+        (("manual", ONE), 4096),
+        (("manual", TWO), 8),
+    ]
+    # Nothing is made or wiped: they keep their data.
+    for procedure in ("blockdev_create", "blockdev_wipe"):
+        assert eng.rpc.called(procedure) == []
+    with pytest.raises(errors.OpPrereqError, match="is a disk of this cluster"):
+        add(ALIAS)
 
 
 def test_a_device_that_the_node_lacks_hinders_no_adoption():
