@@ -60,6 +60,7 @@ def take_role(ctx: CommandContext) -> int | None:
 
     if failover.is_serving(ctx.paths):
         return None
+    _check_names(ctx)
     options = failover.FailoverOptions()
     if plans.wanted(ctx):
         steps = failover.plan(ctx.paths, options, feedback=ctx.err)
@@ -69,6 +70,33 @@ def take_role(ctx: CommandContext) -> int | None:
     effects = (ctx.paths, process.SystemRunner(), clock.SystemClock())
     failover.fail_over(*effects, options, feedback=ctx.err)
     return None
+
+
+def _check_names(ctx: CommandContext) -> None:
+    """Refuse unknown names and this node, which would be too late as the master.
+
+    Raises:
+        OpPrereqError: this node's copy of the configuration says so. One that cannot be
+            read is refused with the role.
+    """
+    from ganeti import store
+    from ganeti.objects import lookup
+
+    try:
+        snapshot = store.read_snapshot(ctx.paths.store_db)
+    except errors.GenericError:
+        return
+    if ctx.opts.groups:
+        groups = {lookup.expand_group(snapshot, name) for name in ctx.args}
+        chosen = {u for u, node in snapshot.nodes.items() if node.group in groups}
+    else:
+        chosen = {lookup.expand_node(snapshot, name) for name in ctx.args}
+    if snapshot.uuid_of("nodes", ctx.paths.hostname) in chosen:
+        raise errors.OpPrereqError(
+            f"epo: {ctx.paths.hostname} becomes the master and stays on: wanted other"
+            " nodes, found this one among them",
+            ecodes.ECODE_INVAL,
+        )
 
 
 def _log(ctx: CommandContext) -> str:

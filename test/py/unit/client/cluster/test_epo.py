@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from fakes import commands
+from fakes import clusters, commands
 from fakes.luxi_master import FakeMaster
-from ganeti import errors, pathutils
+from ganeti import errors, pathutils, store
 from ganeti.bootstrap import failover
 from ganeti.constants import ecodes
 from ganeti.process import RunResult
@@ -687,6 +687,31 @@ def test_neither_a_plan_nor_a_refused_question_takes_the_role(
     assert refused.code == 1
     assert "This node is not the master, and becomes it first." in refused.err
     assert (moved, shells.ran, cluster.done) == ([], [], [])
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("node1 nowhere", "nowhere"),
+        ("--groups nowhere", "nowhere"),
+        ("node1 node2", "node2.example.com becomes the master and stays on"),
+        ("--groups default", "node2.example.com becomes the master and stays on"),
+    ],
+)
+def test_names_are_checked_before_the_role_moves(
+    cluster, shells, monkeypatch, tmp_path, words, text
+):
+    name, calls = "node2.example.com", []
+    cluster.environ = {
+        "GANETI_ROOTDIR": str(tmp_path / name),
+        "GANETI_HOSTNAME": name,
+    }
+    monkeypatch.setattr(store, "read_snapshot", lambda _path: clusters.snapshot())
+    monkeypatch.setattr(failover, "is_serving", lambda _paths: False)
+    monkeypatch.setattr(failover, "fail_over", lambda *a, **_k: calls.append(a))
+    result = cluster.run(f"-f --become-master {words}")
+    assert (result.code, calls, cluster.done) == (1, [], [])
+    assert text in result.err
 
 
 @pytest.mark.parametrize(
