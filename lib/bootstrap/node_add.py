@@ -18,7 +18,7 @@ from ganeti.constants import daemons, ecodes, network, versions
 from ganeti.constants import ssh as constants
 from ganeti.pathutils import Paths
 from ganeti.ssconf import SimpleStore
-from ganeti.ssh import account, host_keys, keys, pubkeys
+from ganeti.ssh import account, authorized_keys, host_keys, keys, pubkeys
 from ganeti.ssh import client as ssh_client
 from ganeti.utils import authority, files, netutils, x509
 
@@ -135,6 +135,7 @@ def _set_up(
         feedback(f"Preparing SSH on node {name}")
         with contextlib.closing(shell):
             target = _with_host_keys(paths, shell, target)
+            preparation.keep_logins(shell, target)
             preparation.begin(target, request)
             _prepare(paths, state, shell, target, request)
         shell = preparation.open_shell(target)
@@ -180,6 +181,18 @@ class _Preparation:
         self.paths, self.state = paths, state
         self.message, self.open_shell = message, open_shell
         self._target: NewNode | None = None
+        self._kept: frozenset[object] = frozenset()
+
+    def keep_logins(self, shell: Shell, target: NewNode) -> None:
+        """Note the keys that can log in already, such as the master's; they stay.
+
+        Whoever wrote them needs them to repeat the request.
+        """
+        path = crypto.authorized_keys_path(self.paths)
+        path = account.path_on(self.paths, target.name, path)
+        present = shell.run(["cat", path], timeout_s=TOOL_TIMEOUT_S)
+        lines = present.stdout.splitlines()
+        self._kept = frozenset(map(authorized_keys.identity, lines))
 
     def begin(self, target: NewNode, request: JoinRequest) -> None:
         """Note that from now on the machine has something to take back."""
@@ -214,12 +227,17 @@ class _Preparation:
         argv = ["cmp", "-s", "-", path]
         if is_set_up and shell.run(argv, stdin=given, timeout_s=TOOL_TIMEOUT_S).failed:
             return
+        given_keys = {
+            uuid: [
+                line
+                for line in lines
+                if authorized_keys.identity(line) not in self._kept
+            ]
+            for uuid, lines in _candidate_keys(self.paths, self.state).items()
+        }
         change = {
             constants.SSHS_CLUSTER_NAME: self.state.cluster_name,
-            constants.SSHS_SSH_AUTHORIZED_KEYS: [
-                "remove",
-                _candidate_keys(self.paths, self.state),
-            ],
+            constants.SSHS_SSH_AUTHORIZED_KEYS: ["remove", given_keys],
         }
         if self.state.modify_ssh_setup:
             _run_tool(self.paths, shell, target, "ssh-update", change)

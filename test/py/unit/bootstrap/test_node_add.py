@@ -63,6 +63,8 @@ class Shell:
             text = self.site.host_keys.get(kind)
             code = 1 if text is None else 0
             return RunResult(tuple(argv), code, None, text or "", "")
+        if name == "cat" and argv[1].endswith("/.ssh/authorized_keys"):
+            return RunResult(tuple(argv), 0, None, self.site.authorized, "")
         self.site.ran.append(
             (name, argv, stdin, timeout_s, bool(self.target.host_keys))
         )
@@ -101,6 +103,7 @@ class Site:
         }
         self.proved = host_key(self.host_keys["ed25519"])
         self.key = keys.generate("ed25519").public
+        self.authorized = ""
         self.master = Master()
         self.ran, self.targets, self.shells, self.lines = [], [], [], []
         self.programs = {
@@ -316,6 +319,15 @@ def test_a_machine_that_is_refused_gets_rid_of_the_clusters_files(site):
     action, given = message["authorized_keys"]
     assert (action, set(given)) == ("remove", {"u1"})
     assert site.lines[-1] == f"Files of the cluster were removed from {NEW} again"
+
+
+def test_a_refused_machine_keeps_the_keys_that_it_had(site):
+    """Without the master's own, the request could not be repeated."""
+    [own] = pubkeys.read(site.paths.data(crypto.PUBLIC_KEYS))["u1"]
+    site.authorized = f"# ours\nno-pty {host_key(own)} root@here\n"
+    site.join().undo()
+    _ran, message = taken_back(site)
+    assert message["authorized_keys"] == ["remove", {"u1": []}]
 
 
 def test_files_of_another_preparation_or_of_a_node_are_left_alone(site):
