@@ -12,6 +12,7 @@ A request is never sent twice unless the server reported that it was not execute
 body can be read only once, so a repetition by the library fails.
 """
 
+import collections
 import contextlib
 import functools
 import itertools
@@ -38,6 +39,11 @@ _log = logging.getLogger(__name__)
 
 #: Number of idle connections kept; more than any cluster has nodes.
 _MAX_CONNECTIONS: Final = 2000
+#: Connections that are being made at a time: the handshakes of more than a thousand
+#: nodes together take a busy master longer than the time limit of each.
+_MAX_CONNECTING: Final = 64
+#: Seconds after which a machine that does not accept a connection counts no more.
+_CONNECTING_S: Final = 0.5
 #: Text of the library for a connection that broke during sending.
 _SEND_FAILURE: Final = "Send failure:"
 _FORBIDDEN: Final = 403
@@ -151,6 +157,10 @@ class _Loop:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._wakee, selectors.EVENT_READ)
         self._running: dict[Any, Transfer] = {}
+        #: Transfers that wait for others to connect, and those that connect with the
+        #: time of their start; they have not sent anything.
+        self._waiting: collections.deque[Transfer] = collections.deque()
+        self._connecting: dict[Transfer, float] = {}
         self._probes: dict[Any, Host] = {}
         self._liveness: Liveness[Transfer] = Liveness()
         self._kept = KeptSockets()
@@ -213,8 +223,28 @@ class _Loop:
             if transfer.is_aborted:
                 self._abort(transfer)
             else:
-                self._add(transfer, fresh=self._needs_fresh(transfer.request))
+                self._waiting.append(transfer)
+        self._start_waiting()
         return True
+
+    def _start_waiting(self) -> None:
+        """Start transfers while not too many connect."""
+        while self._waiting and self._may_connect():
+            transfer = self._waiting.popleft()
+            if not transfer.is_aborted:
+                self._add(transfer, fresh=self._needs_fresh(transfer.request))
+
+    def _may_connect(self) -> bool:
+        if len(self._connecting) >= _MAX_CONNECTING:
+            now = time.monotonic()
+            self._connecting = {
+                transfer: since
+                for transfer, since in self._connecting.items()
+                if self._running.get(transfer.curl) is transfer
+                and not transfer.sent
+                and (now - since < _CONNECTING_S or _has_accepted(transfer.curl))
+            }
+        return len(self._connecting) < _MAX_CONNECTING
 
     def _abort(self, transfer: Transfer) -> None:
         """End a transfer, or its repetition, wherever it is."""
@@ -254,6 +284,7 @@ class _Loop:
             return
         transfer.curl = curl
         self._running[curl] = transfer
+        self._connecting[transfer] = time.monotonic()
         if request.probe_after_s is not None and request.credentials is not None:
             # A silent server that is slow, not dead, needs longer than a request waits.
             due = time.monotonic() + (0.0 if is_silent else request.probe_after_s)
@@ -264,6 +295,7 @@ class _Loop:
         timeout_ms = self._multi.timeout()
         times = [None if timeout_ms < 0 else timeout_ms / 1000]
         times.append(self._liveness.wait_s(time.monotonic()))
+        times.append(_CONNECTING_S if self._waiting else None)
         wait_s = min((each for each in times if each is not None), default=None)
         ready = self._selector.select(wait_s)
         self._multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
@@ -367,6 +399,7 @@ class _Loop:
 
     def _keep(self, transfer: Transfer) -> None:
         """Keep the handle of a transfer that ended."""
+        self._connecting.pop(transfer, None)
         self._multi.remove_handle(transfer.curl)
         self._spare.setdefault(transfer.request.credentials, []).append(transfer.curl)
 
@@ -385,8 +418,10 @@ class _Loop:
             self._multi.remove_handle(curl)
             curl.close()
         self._probes.clear()
+        left: list[Transfer | None] = [*self._waiting]
         while not self._queue.empty():
-            waiting = self._queue.get()
+            left.append(self._queue.get())
+        for waiting in left:
             if waiting is not None:
                 waiting.end(Response(0, b"", "the HTTP client was closed"))
         for curl in itertools.chain.from_iterable(self._spare.values()):
@@ -395,6 +430,11 @@ class _Loop:
         self._selector.close()
         self._waker.close()
         self._wakee.close()
+
+
+def _has_accepted(curl: Any) -> bool:
+    """Return whether the server's kernel has accepted the connection."""
+    return bool(curl.getinfo(pycurl.PRIMARY_IP))
 
 
 def _to_curl(mask: int) -> int:

@@ -456,13 +456,18 @@ def _time_limit(row: table.Procedure, args: Arguments) -> float:
 
 
 def _bodies(args: Arguments, nodes: Sequence[str]) -> list[bytes]:
-    """Return one body per node; nodes with the same arguments share one object."""
-    if callable(args):
-        return [_encode(wire.resolve(args(node), node)) for node in nodes]
-    if wire.differs_by_node(args):
-        return [_encode(wire.resolve(args, node)) for node in nodes]
-    body = _encode(args)
-    return [body] * len(nodes)
+    """Return one body per node; nodes with the same arguments share one object.
+
+    A verification of a group has the addresses of all its nodes in each.
+    """
+    if not callable(args) and not wire.differs_by_node(args):
+        return [_encode(args)] * len(nodes)
+    made: dict[bytes, bytes] = {}
+    bodies = (
+        _encode(wire.resolve(args(node) if callable(args) else args, node))
+        for node in nodes
+    )
+    return [made.setdefault(body, body) for body in bodies]
 
 
 def _encode(args: Sequence[Any]) -> bytes:

@@ -833,3 +833,26 @@ def test_a_lane_takes_as_many_connections_as_may_wait():
     assert (made.qsize, made.idle) == (5, 0)
     assert lanes.Plan.single(7).lanes == (lanes.Lane("all", 7),)
     assert lanes.Plan.single(7).lane_of(b"POST /x HTTP/1.1\r\n") == "all"
+
+
+def test_handshakes_with_very_many_servers_are_made_in_turn(caller, pem, monkeypatch):
+    monkeypatch.setattr(client, "_CONNECTING_S", 1000.0)
+
+    def refuse():
+        for _ in range(500):
+            listener.accept()[0].close()
+
+    listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+    port, started = listener.getsockname()[1], []
+    thread = threading.Thread(target=refuse, daemon=True)
+    thread.start()
+    answers = caller.perform(
+        [request(port, pem=pem)] * 500,
+        on_answer=lambda _answer: started.append(len(caller._loop._running)),
+    )
+    thread.join(60)
+    listener.close()
+    assert all(answer.error and not answer.is_lost for answer in answers)
+    # The handshakes of all at once would take longer than the time limit of each.
+    assert max(started) <= client._MAX_CONNECTING
+    assert not caller._loop._connecting

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ganeti import errors
 from ganeti.pathutils import Paths
-from ganeti.rpc import wire
+from ganeti.rpc import runner, wire
 
 
 @given(st.binary(max_size=3000))
@@ -61,3 +61,11 @@ def test_uploads_carry_virtual_paths_and_names(tmp_path):
     assert isinstance(user, str)
     assert isinstance(group, str)
     assert mtime == os.stat(path).st_mtime
+
+
+def test_nodes_whose_arguments_are_equal_share_one_body():
+    args = [wire.PerNode(n1={"minor": 1}), "x" * 100]
+    one, other, same = runner._bodies(args, ["n1", "n2", "n3"])
+    assert one != other
+    assert other is same
+    assert runner._bodies(lambda node: [node[:1]], ["n1", "n2"])[1] == b'["n"]'
