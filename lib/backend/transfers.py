@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import fcntl
 import json
+import logging
 import os
 import re
 import secrets
@@ -17,7 +18,7 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -34,12 +35,16 @@ from ganeti.storage.base import MIB
 from ganeti.storage.external import ExternalDisk
 from ganeti.utils import files, pidfile
 
+_log = logging.getLogger(__name__)
+
 _NAME: Final = re.compile(r"(import|export)-[A-Za-z0-9._-]+")
 _COMPONENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _REQUEST_KEY: Final = re.compile(r"[A-Za-z0-9._-]{0,100}")
 _STATUS: Final = "status"
 #: Most bytes of it; it has the last lines of a script.
 _MAX_STATUS: Final = 1024 * 1024
+#: Errors of reading something else.
+_NO_STATUS: Final = (ValueError, TypeError, AttributeError, KeyError, RecursionError)
 _PID: Final = "pid"
 _PEER: Final = "ca"
 #: Name of the key that the transfer uses, as `x509_cert_create` returned it.
@@ -417,16 +422,23 @@ def _directory(node: LocalNode, name: str, *, needed: bool = True) -> str:
 def _status(directory: str) -> dict[str, Any] | None:
     # Check before reading: a process that has ended has written its final status.
     is_running = pidfile.is_locked(f"{directory}/{_PID}")
+    path = f"{directory}/{_STATUS}"
     try:
-        status: dict[str, Any] = json.loads(
-            files.read_file(f"{directory}/{_STATUS}", max_size=_MAX_STATUS)
-        )
+        status: Any = json.loads(files.read_file(path, max_size=_MAX_STATUS))
+        begun_s = time.time() - float(status.get("mtime") or 0)
+        has_ended = status["exit_status"] is not None
     except FileNotFoundError:
         return None
-    begun_s = time.time() - float(status.get("mtime") or 0)
-    if status["exit_status"] is None and not is_running and begun_s > _START_S:
-        status |= {"exit_status": 1, "error_message": "the transfer process died"}
-    return status
+    except (*_NO_STATUS, OSError, errors.GenericError) as err:
+        _log.warning("%s: %s", path, err)
+        return _failed("the status of the transfer process is damaged")
+    if not has_ended and not is_running and begun_s > _START_S:
+        status |= _failed("the transfer process died")
+    return cast("dict[str, Any]", status)
+
+
+def _failed(reason: str) -> dict[str, Any]:
+    return {"exit_status": 1, "error_message": reason}
 
 
 def _signal(directory: str, number: signal.Signals) -> bool:

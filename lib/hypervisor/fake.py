@@ -93,7 +93,8 @@ class FakeHypervisor(Hypervisor):
         del hvparams
         try:
             text = files.text_of(self._file(name), files.MAX_PROC)
-            hv_id, memory, vcpus = text.split()
+            hv_id, *numbers = text.split()
+            memory, vcpus = map(int, numbers)
         except FileNotFoundError:
             return None
         except OSError as err:
@@ -104,9 +105,7 @@ class FakeHypervisor(Hypervisor):
             raise errors.HypervisorError(
                 f"instance {name}: {self._file(name)}: wanted three lines: {err}"
             ) from err
-        return InstanceInfo(
-            name, hv_id, int(memory), int(vcpus), GuestState.RUNNING, 0.0
-        )
+        return InstanceInfo(name, hv_id, memory, vcpus, GuestState.RUNNING, 0.0)
 
     def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return this node's memory and processors, less the memory of its guests."""

@@ -22,6 +22,7 @@ from ganeti.constants import export as constants
 from ganeti.constants import versions
 from ganeti.constants.disks import MAX_DISKS, MAX_NICS
 from ganeti.objects.filled import DiskX, InstanceX, NicX
+from ganeti.utils import control_chars
 
 #: Most characters of a description; that of 16 disks and 8 NICs has about 4,000.
 MAX_LENGTH: Final = 256 * 1024
@@ -330,10 +331,11 @@ def _first_line(err: Exception) -> str:
 
 
 def _values(section: str, raw: Mapping[str, str]) -> dict[str, str]:
-    for key, value in raw.items():
-        if _UNPRINTABLE.search(key + value):
+    for text in (section, *raw, *raw.values()):
+        if _UNPRINTABLE.search(text):
             raise errors.ParseError(
-                f"section [{section}]: wanted printable text, found control characters"
+                f"section [{control_chars.escape(section[:80])}]: wanted printable"
+                " text, found control characters"
             )
     return {key: value for key, value in raw.items() if value != "None"}
 

@@ -8,6 +8,8 @@ from typing import Any, Final, TypeVar
 
 from msgspec import inspect
 
+from ganeti.utils import control_chars
+
 #: More names than these are not listed in an error.
 _FEW: Final = 12
 #: Least similarity of a suggestion, see `difflib.SequenceMatcher.ratio`.
@@ -30,11 +32,11 @@ _PATTERN: Final = re.compile("Expected `str` matching regex .*")
 _PART: Final = re.compile(r"\[([^\]]*)\]|([^.\[]+)")
 #: Characters of a wrong text that an error shows.
 _SHOWN_CHARS: Final = 80
-_INVALID: Final = re.compile(r"Invalid enum value (.*)")
+_INVALID: Final = re.compile(r"Invalid enum value (.*)", re.DOTALL)
 #: One step into a value: the name of a field, or nothing for an index in brackets.
 _STEP: Final = re.compile(r"\[[^\]]*\]|([^.\[]+)")
 _MISSING: Final = re.compile(r"Object missing required field `(.*)`")
-_UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`")
+_UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 
 
 T = TypeVar("T", bound=Hashable)
@@ -115,7 +117,9 @@ def misfit(text: str, kind: Any, value: Any = None) -> str:
     where = path.replace("[...]", "")
     problem = text[: place.start()] if place else text
     if match := _INVALID.fullmatch(problem):
-        wording = _choice(match[1], _words_at(kind, path, is_key=is_key), is_key=is_key)
+        wording = _choice(
+            _short(match[1]), _words_at(kind, path, is_key=is_key), is_key=is_key
+        )
     elif _PATTERN.fullmatch(problem) and (form := _form_at(kind, path)):
         wording = f"wanted {form}{_shown(value, path)}"
     else:
@@ -135,6 +139,12 @@ def _choice(given: str, known: set[str], *, is_key: bool) -> str:
         return f"{what} {given}{question}, {wanted}"
     more = f"; {known_names(given.strip(chr(39)), known)}" if known else ""
     return f"{what} {given}{more}"
+
+
+def _short(text: str) -> str:
+    """Return the beginning of a wrong word, as one line fit to be shown."""
+    more = "..." if len(text) > _SHOWN_CHARS else ""
+    return control_chars.escape(text[:_SHOWN_CHARS]) + more
 
 
 def _form_at(kind: Any, path: str) -> str:
@@ -229,7 +239,7 @@ def _reworded(problem: str) -> str:
     if match := _MISSING.fullmatch(problem):
         return f"parameter {match[1]} is missing"
     if match := _UNKNOWN.fullmatch(problem):
-        return f"unknown parameter {match[1]}"
+        return f"unknown parameter {_short(match[1])}"
     return problem
 
 

@@ -6,6 +6,7 @@ crash does not prevent a start.
 
 import fcntl
 import os
+import re
 from collections.abc import Callable
 from typing import Final, Self
 
@@ -14,6 +15,7 @@ from ganeti.utils import files
 
 #: Bytes of a pid file that are read.
 _MAX_PID: Final = 32
+_PID_FORM: Final = re.compile(r"[1-9][0-9]{0,9}")
 
 
 class PidFile:
@@ -95,9 +97,11 @@ def pid_in(path: str) -> int | None:
         OSError: the file cannot be read, or is a link, a pipe or a device.
     """
     try:
-        return int(files.text_of(path, _MAX_PID).partition("\n")[0])
-    except (FileNotFoundError, ValueError):
+        text = files.text_of(path, _MAX_PID).partition("\n")[0].strip(" \t")
+    except FileNotFoundError:
         return None
+    # To the kernel, 0 and negative numbers are groups of processes, or all of them.
+    return int(text) if _PID_FORM.fullmatch(text) else None
 
 
 def live_pid(path: str, program: str) -> int | None:

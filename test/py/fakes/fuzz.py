@@ -23,7 +23,7 @@ import time
 
 import msgspec
 
-from fakes import allocators, clusters, fuzz_expressions, master, simulation
+from fakes import allocators, clusters, master, simulation
 from fakes.rpc import FAILING_NODE, FakeRunner
 from ganeti import (
     backend,
@@ -581,15 +581,6 @@ class StoreFiles:
         shutil.rmtree(self._root)
 
 
-#: Targets with their shares of the messages; what is slow gets few.
-TARGETS = (
-    (Answers, 50),
-    (Luxi, 25),
-    (StoreWire, 17),
-    (Noded, 4.8),
-    (fuzz_expressions.Expressions, 3),
-    (StoreFiles, 0.2),
-)
 #: Memory may grow by this share after the first part of the messages.
 GROWTH, WARM_UP = 0.1, 0.2
 
@@ -600,7 +591,7 @@ def rss_bytes(pid="self"):
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def run(count, seed, show=lambda _text: None, targets=TARGETS):
+def run(count, seed, targets, show=lambda _text: None):
     """Send messages to targets, each its share of them.
 
     Raises:

@@ -120,7 +120,7 @@ def _compiled(text):
 
 def _python(text):
     """Return Python's expression; None if it is none, or may take its time."""
-    if sum(map(text.count, "*+?{")) > 2 or r"\Q" in text:
+    if sum(map(text.count, "*+?{")) > 2 or r"\Q" in text or "[:" in text:
         return None
     try:
         with warnings.catch_warnings():

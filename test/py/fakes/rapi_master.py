@@ -116,6 +116,12 @@ class RapiMaster(FakeMaster):
         is_set = op.op_id() in self.results
         return super()._outcome(op) if is_set else ("success", None)
 
+    def _WaitForJobChange(self, job_id, names, *known):
+        try:
+            return super()._WaitForJobChange(job_id, names, *known)
+        except errors.OpPrereqError:
+            return [None, []]  # as the daemon, which knows no such field
+
     def _QueryObjects(self, kind, names, wanted, lock):
         if kind == "job":
             rows = self._QueryJobs(names, wanted)

@@ -257,6 +257,19 @@ def test_a_program_that_died_has_failed_unless_it_has_only_begun(node, instance)
     assert status["exit_status"] == 0
 
 
+@pytest.mark.parametrize("text", ["[]", "{}", "5", '{"exit_status"', '{"mtime": "x"}'])
+def test_a_damaged_status_is_that_of_a_failed_transfer(node, instance, text):
+    name = receive(node, instance, raw(instance))
+    path = f"{node.paths.run_dir}/import-export/{name}/status"
+    with open(path, "w", encoding="ascii") as out:
+        out.write(text)
+    [status] = nodes.call(node, "impexp_status", [name])
+    assert status == {
+        "exit_status": 1,
+        "error_message": "the status of the transfer process is damaged",
+    }
+
+
 def test_names_of_transfers_are_no_paths(node):
     os.makedirs(f"{node.paths.run_dir}/import-export")
     for name in ("../x", "import-../../x", "import-none"):

@@ -7,7 +7,7 @@ import pytest
 
 from ganeti import errors, ht
 from ganeti.opcodes import codec
-from ganeti.utils import messages
+from ganeti.utils import control_chars, messages
 
 KEYS = (
     "x: [0]: unknown key 'foo', wanted one of"
@@ -157,3 +157,12 @@ def test_repeated_values_are_found_in_one_pass():
     assert messages.repeated([3, 1, 3, 2, 1, 3]) == [3, 1]
     assert messages.repeated("") == []
     assert messages.repeated(str(number) for number in range(300_000)) == []
+
+
+@pytest.mark.parametrize("name", ["a\nb", "\x1b[2J", "\ud7ff", "x" * 5000])
+def test_a_wrong_name_or_word_is_shown_in_one_short_line(name):
+    shown = control_chars.escape(name[:80]) + "..." * (len(name) > 80)
+    text = messages.misfit(f"Object contains unknown field `{name}`", int)
+    assert text == f"unknown parameter {shown}"
+    text = messages.misfit(f"Invalid enum value {name}", Literal["a", "b"])
+    assert text == f"wanted one of a, b, found {shown}"

@@ -122,3 +122,12 @@ def test_a_pid_file_that_is_a_pipe_or_a_link_has_no_pid(tmp_path):
         assert pidfile.read_pid(str(tmp_path / name)) is None
         with pytest.raises(OSError, match=r"regular file|symbolic links"):
             pidfile.pid_in(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "+5", "1_0", "\uff11", "9" * 20, "1\x1d"])
+def test_what_names_no_single_process_is_no_pid(tmp_path, text):
+    path = tmp_path / "pid"
+    path.write_text(f"{text}\n")
+    assert pidfile.read_pid(str(path)) is None
+    path.write_text("12\n-1\n")
+    assert pidfile.read_pid(str(path)) == 12
