@@ -123,12 +123,12 @@ def test_without_the_check_addresses_of_nodes_stay_free():
     assert network(engine, "new").ext_reservations == "10000001"
     # Verify names those that instances may get, with the command that helps.
     engine.run({"OP_ID": "OP_CLUSTER_VERIFY_CONFIG"})
-    found = [
+    findings = [
         line for line in engine.callbacks.text().splitlines() if "is free for" in line
     ]
-    assert len(found) == 3
-    assert "network new: 192.0.2.2 of node node2.example.com is free" in found[1]
-    assert "gnt-network modify --add-reserved-ips=192.0.2.2 new" in found[1]
+    assert len(findings) == 3
+    assert "network new: 192.0.2.2 of node node2.example.com is free" in findings[1]
+    assert "gnt-network modify --add-reserved-ips=192.0.2.2 new" in findings[1]
     for address in ("192.0.2.1", "192.0.2.2", "192.0.2.3"):
         run(engine, "SET_PARAMS", "new", add_reserved_ips=[address])
     before = len(engine.callbacks.text())
