@@ -313,15 +313,13 @@ class _Loop:
             ended = [(curl, self._running.get(curl), 0, "") for curl in good]
             ended += [(curl, self._running.get(curl), n, text) for curl, n, text in bad]
             for curl, transfer, number, text in ended:
+                error = f"Error {number}: {text}" if number else None
                 if curl in self._probes:
-                    # A server that refuses the connection is alive.
-                    self._end_probe(
-                        curl, is_alive=number != pycurl.E_OPERATION_TIMEDOUT
-                    )
+                    self._end_probe(curl, is_alive=_shows_life(curl, error or ""))
                 # An earlier one of the same batch may have shown that the server is
                 # frozen, so that this one was given up and its handle used again.
                 elif transfer is not None and self._running.get(curl) is transfer:
-                    self._finish(curl, f"Error {number}: {text}" if number else None)
+                    self._finish(curl, error)
 
     # Probes
     def _start_probe(self, host: Host, request: Request) -> None:
@@ -379,7 +377,10 @@ class _Loop:
         if error is None:
             self._report_alive(host)
             self._liveness.answered(host, time.monotonic())
-        elif transfers.is_unanswered(curl, error):
+        elif not transfer.is_hurried and (
+            transfers.is_unanswered(curl, error)
+            or transfers.is_unreachable(curl, error)
+        ):
             self._note_silence(host)
         response = transfer.result(curl, error)
         reused = curl.getinfo(pycurl.NUM_CONNECTS) == 0
@@ -435,6 +436,13 @@ class _Loop:
 def _has_accepted(curl: Any) -> bool:
     """Return whether the server's kernel has accepted the connection."""
     return bool(curl.getinfo(pycurl.PRIMARY_IP))
+
+
+def _shows_life(curl: Any, error: str) -> bool:
+    """Return whether a probe reached a server, which may have refused it."""
+    return not (
+        error.startswith(transfers.TIMED_OUT) or transfers.is_unreachable(curl, error)
+    )
 
 
 def _to_curl(mask: int) -> int:

@@ -196,6 +196,11 @@ class Transfer:
         self.sent += len(data)
         return data
 
+    @property
+    def is_hurried(self) -> bool:
+        """Whether it ends so early that its end proves nothing: a probe decides."""
+        return self._connect_s < self.request.connect_timeout_s
+
     def seek(self, offset: int, _origin: int) -> int:
         """Go back to the beginning, unless a request that acts has left it."""
         if offset or (self.sent and not self.request.is_repeatable):
@@ -416,6 +421,17 @@ def is_unanswered(curl: Any, error: str) -> bool:
         and curl.getinfo(pycurl.CONNECT_TIME) > 0
         and curl.getinfo(pycurl.APPCONNECT_TIME) == 0
         and curl.getinfo(pycurl.EFFECTIVE_URL).startswith("https:")
+    )
+
+
+def is_unreachable(curl: Any, error: str) -> bool:
+    """Return whether nobody in the network of a server has its address.
+
+    The kernel reports that after some seconds, for example of a node without power.
+    """
+    return bool(
+        error.startswith(_NO_CONNECTION)
+        and curl.getinfo(pycurl.OS_ERRNO) == errno.EHOSTUNREACH
     )
 
 

@@ -1,6 +1,7 @@
 """Server and client against each other, on loopback."""
 
 import contextlib
+import dataclasses
 import os
 import queue
 import socket
@@ -627,6 +628,22 @@ def test_a_listing_waits_less_for_a_server_that_was_silent(frozen, caller, pem):
         # The handshake comes too late for the request.
         frozen.shake_hands()
         assert alive.wait(60)
+
+
+def test_the_limit_of_a_listing_ends_no_other_request(frozen, caller, pem):
+    """The probe decides, which has the usual limit."""
+    first = request(frozen.port, probe_after_s=0.01, connect_timeout_s=0.1, pem=pem)
+    assert "does not answer" in caller.perform([first])[0].error
+    patient = {"probe_after_s": 60, "connect_timeout_s": 60, "pem": pem}
+    of_job, answers = (request(frozen.port, **patient), queue.SimpleQueue())
+    started = caller.start(
+        dataclasses.replace(of_job, silent_connect_s=60), answers.put
+    )
+    brief = dataclasses.replace(of_job, silent_connect_s=0.05)
+    assert "does not answer" in caller.perform([brief])[0].error
+    assert answers.empty()
+    caller.abort(started)
+    assert "ended on request" in answers.get(timeout=60).error
 
 
 class ProbesFirst:

@@ -231,6 +231,22 @@ def test_a_connection_that_only_the_kernel_accepted(error, changes, wanted):
     assert transfer.is_unanswered(Handle(**HALF | changes), error) is wanted
 
 
+@pytest.mark.parametrize(
+    ("error", "code", "wanted"),
+    [
+        ("Error 7: x", errno.EHOSTUNREACH, True),
+        (REFUSED, errno.ECONNREFUSED, False),
+        ("Error 56: x", errno.EHOSTUNREACH, False),
+    ],
+)
+def test_a_machine_without_power_shows_no_life(error, code, wanted):
+    handle = Handle(OS_ERRNO=code)
+    assert transfer.is_unreachable(handle, error) is wanted
+    assert client._shows_life(handle, error) is not wanted
+    assert not client._shows_life(handle, TIMED_OUT)
+    assert client._shows_life(handle, "")
+
+
 @pytest.fixture
 def handles(monkeypatch):
     monkeypatch.setattr(pycurl, "Curl", Handle)
