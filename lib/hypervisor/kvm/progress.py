@@ -9,6 +9,7 @@ computes.
 """
 
 import contextlib
+import os
 from collections.abc import Mapping
 from typing import Any, Final, Self
 
@@ -108,6 +109,8 @@ def stuck_s(effects: NodeEffects, guest: Files, pid: int, qmp: Qmp) -> float:
         and note.is_silent is None
         and now - note.since >= SILENT_S
         and note.spins(now, cpu_s)
+        # The channel of a frozen guest serves another program.
+        and not os.path.exists(agent.marker(guest))
     ):
         has_agent = _has_agent(qmp)
         if has_agent and _answers(guest):

@@ -74,6 +74,14 @@ def test_a_guest_whose_agent_answers_computes(guest):
     assert not guest.is_observed
 
 
+def test_the_agent_of_a_frozen_guest_is_not_asked(guest):
+    """Its channel serves the program that keeps the guest frozen."""
+    guest.has_agent = True
+    guest.look()
+    pathlib.Path(agent.marker(guest.own)).touch()
+    assert guest.look(4) == 0
+
+
 def test_a_guest_without_an_agent_gets_more_time(guest):
     guest.look()
     assert guest.look(4) == 0
