@@ -233,6 +233,7 @@ class _Waiter:
         self.note = ""
         self._noted: set[str] = set()
         self._ops: list[Op] | None = None
+        self._explains = True
 
     def changed(self, status: str) -> None:
         """Record a change of the job."""
@@ -259,7 +260,8 @@ class _Waiter:
         elapsed = now - self.started
         if self.ctx.shows_progress and elapsed >= _TICK_S:
             doing = self.note or _DOING.get(status, status)
-            if not self.note and now - self.changed_at >= _EXPLAIN_AFTER_S:
+            is_due = self._explains and now - self.changed_at >= _EXPLAIN_AFTER_S
+            if is_due and not self.note:
                 doing = self._waits(status) or doing
             self.ctx.progress(f"job {self.job_id}: {doing}, {elapsed:.0f} s")
 
@@ -267,11 +269,16 @@ class _Waiter:
         """Return what the job waits for, empty if the master does not know it."""
         from ganeti.cli import holders
 
-        if self._ops is None:
-            answer = self.ctx.call("QueryJobs", [self.job_id], ["ops"])
-            self._ops = answer[0][0] if answer and answer[0] else []
-        job = {"id": self.job_id, "status": status, "ops": self._ops}
-        waits = holders.texts(self.ctx, job)
+        try:
+            if self._ops is None:
+                answer = self.ctx.call("QueryJobs", [self.job_id], ["ops"])
+                self._ops = (answer[0] or [None])[0] or []
+            job = {"id": self.job_id, "status": status, "ops": self._ops}
+            waits = holders.texts(self.ctx, job)
+        except errors.GenericError:
+            # The master may be one of an earlier release; the wait itself goes on.
+            self._explains = False
+            return ""
         more = f" and {len(waits) - 1} more" if len(waits) > 1 else ""
         return f"waits for {waits[0]}{more}" if waits else ""
 

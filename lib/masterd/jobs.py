@@ -122,6 +122,20 @@ def set_drain_flag(deps: MasterDeps, flag: bool) -> Later:
     return Later(future, lambda _none: True, committing=_CHANGE)
 
 
+@method("QueryJobWaits")
+def query_job_waits(deps: MasterDeps, job_id: JobId) -> list[list[Any]]:
+    """Return what a running job waits for now; not in Ganeti.
+
+    Rows of text, seconds of waiting, and seconds left, null if not known.
+    """
+    number = _job_id(job_id)
+    now, snapshot = deps.clock.monotonic(), deps.config.snapshot()
+    return [
+        [wait.describe(snapshot), round(now - wait.began, 1), wait.left_s(now)]
+        for wait in deps.present_waits.of_job(number)
+    ]
+
+
 @method("WaitForJobChange")
 def wait_for_job_change(
     deps: MasterDeps,

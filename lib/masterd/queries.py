@@ -152,25 +152,6 @@ def query_jobs(deps: MasterDeps, ids: list[JobId] | None, fields: list[str]) -> 
     return _legacy(deps, c.QR_JOB, list(ids or ()), fields, lock=False)
 
 
-@method("QueryJobWaits")
-def query_job_waits(deps: MasterDeps, job_id: JobId) -> list[list[Any]]:
-    """Return what a running job waits for now; not in Ganeti.
-
-    Rows of text, seconds of waiting, and seconds left, null if not known.
-    """
-    now, snapshot = deps.clock.monotonic(), deps.config.snapshot()
-    return [
-        [
-            wait.describe(snapshot),
-            round(now - wait.began, 1),
-            None
-            if wait.limit_s is None
-            else round(max(0.0, wait.began + wait.limit_s - now), 1),
-        ]
-        for wait in deps.present_waits.of_job(int(job_id))
-    ]
-
-
 @method("QueryDiskName")
 def query_disk_name(deps: MasterDeps, disk_uuid: str) -> str | None:
     """Return the name of a disk; null without one. Not in Ganeti."""

@@ -19,9 +19,9 @@ _PREDICATES: Final = {
 #: Source of the entry that is added to the reason of a rule.
 _REASON_SOURCE: Final = "gnt:daemon:luxid"
 _OWNER: Final = "luxi"
-#: The request that waits for a commit, as the subject of a sentence.
 #: Filter rules: each is evaluated for each job that may start.
 MAX_RULES: Final = 500
+#: The request that waits for a commit, as the subject of a sentence.
 _CHANGE: Final = "The change of the job filters"
 
 

@@ -32,6 +32,15 @@ class Wait(NamedTuple):
     began: float
     limit_s: float | None
 
+    def left_s(self, now: float) -> float | None:
+        """Return the seconds that are left at most; None if not known.
+
+        A call may go on after its limit, with the part that the limit is not about.
+        """
+        if self.limit_s is None or now >= self.began + self.limit_s:
+            return None
+        return round(self.began + self.limit_s - now, 1)
+
     def describe(self, snapshot: Snapshot) -> str:
         """Return what is waited for, as the object of a sentence."""
         if not self.procedure:

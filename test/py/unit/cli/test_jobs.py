@@ -153,6 +153,26 @@ def test_a_terminal_shows_what_a_job_waits_for_and_a_pipe_does_not():
     assert (show().out, show().err) == ("", "")
 
 
+class Silent(Slow):
+    """A master of an earlier release, which does not know what a job waits for."""
+
+    asked = 0
+
+    def _QueryJobWaits(self, _job_id):
+        self.asked += 1
+        raise errors.RequestError("Failed to parse request: unknown method")
+
+
+def test_a_master_that_explains_nothing_fails_no_command():
+    clock = itertools.count(0, 5)
+    master = Silent(*["running"] * 5)
+    done = commands.run(
+        "gnt-debug delay 0", master, now=lambda: float(next(clock)), tty=True
+    )
+    assert (done.code, master.asked) == (0, 1)
+    assert "job 1: running, " in done.err
+
+
 class Telling(Slow):
     """A job that logs a line, then how far it has come, then another line."""
 

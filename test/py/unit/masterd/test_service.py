@@ -345,6 +345,8 @@ def test_watcher_pause(master, client):
         ("Query", ["nothing", ["name"], None]),
         ("QueryTags", ["nothing", "x"]),
         ("CancelJob", ["abc", False]),
+        ("CancelJob", ["9" * 5000, False]),
+        ("QueryJobWaits", ["abc"]),
         ("SetDrainFlag", ["yes"]),
     ],
 )
@@ -352,6 +354,13 @@ def test_malformed_requests_get_a_text(client, method, args):
     with pytest.raises(errors.RequestError, match="Failed to parse request") as caught:
         client.call(method, args)
     assert isinstance(caught.value.args[0], str)
+
+
+@pytest.mark.parametrize("job_id", [2**63, 10**30])
+def test_no_job_has_a_huge_number(client, job_id):
+    unknown = client.call("QueryJobs", [[999], ["status"]])
+    assert client.call("QueryJobs", [[job_id], ["status"]]) == unknown
+    assert client.call("QueryJobWaits", [job_id]) == []
 
 
 def test_the_socket_of_the_remote_api_has_its_calls_alone(master, client):

@@ -43,6 +43,9 @@ def test_a_call_is_kept_while_it_lasts(procedure, args, text, limit_s):
     assert seen.describe(snapshot).startswith(text)
     assert seen.describe(snapshot).endswith(snapshot.nodes[uuid].name)
     assert seen.limit_s == limit_s
+    assert seen.left_s(seen.began) == limit_s
+    # A reboot goes on after the limit of its shutdown.
+    assert seen.left_s(seen.began + 120) is None
     both = seen._replace(nodes=list(snapshot.nodes)[:2])
     assert both.describe(snapshot).endswith("2 nodes")
     assert waits.of_job(81) == waits.of_job(8) == []
