@@ -173,7 +173,10 @@ def finite(value: Any) -> float:
     Raises:
         ValueError: the value is no such number.
     """
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError as err:
+        raise ValueError("found a number of too many digits") from err
     if not math.isfinite(number):
         raise ValueError(f"found {number}")
     return number

@@ -211,10 +211,12 @@ class _Request(http_server.HTTPRequest):
     def simple_response(self, status: Any, msg: str = "") -> None:
         """Send an error that the application does not see, and close the connection."""
         content = self.server.error_content
-        if str(status).startswith(_TOO_LARGE):
-            size = self.inheaders[b"Content-Length"].decode("ascii")[:_DIGITS]
-            most = self.server.max_request_body_size
-            msg = f"the body has {size} bytes, at most {most} are possible"
+        size = self.inheaders.get(b"Content-Length", b"")[:_DIGITS]
+        most = self.server.max_request_body_size
+        # The library also refuses long headers so, which may have no length.
+        is_body = str(status).startswith(_TOO_LARGE) and size.isdigit()
+        if is_body and int(size) > most:
+            msg = f"the body has {int(size)} bytes, at most {most} are possible"
         if str(status).startswith(_NO_TUNNEL):
             status = "501 Not Implemented"
         if content is None:

@@ -50,7 +50,7 @@ def _limit(name: str, value: Any) -> float | None:
         if name == QUIET_TIME:
             return float(parse_duration(str(value)))
         if name == FENCED_PER_HOUR:
-            return float(int(str(value)))
+            return finite(int(str(value)))
         return finite(str(value).removesuffix("%"))
     except (ValueError, errors.OpPrereqError) as err:
         raise errors.OpPrereqError(

@@ -144,7 +144,7 @@ def _intervals(given: dict[str, Any]) -> dict[str, int]:
     """Convert collector=seconds to microseconds."""
     try:
         return {
-            name: round(values.finite(value) * _MICROSECONDS)
+            name: round(values.finite(float(value) * _MICROSECONDS))
             for name, value in given.items()
         }
     except (ValueError, TypeError) as err:
