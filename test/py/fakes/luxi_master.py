@@ -327,6 +327,9 @@ class FakeMaster:
             raise errors.OpPrereqError(f"unknown fields {unknown}", "wrong_input")
         return [[facts[field] for field in fields], entries]
 
+    def _QueryJobWaits(self, _job_id):
+        return []
+
     def _QueryJobs(self, ids, fields):
         rows = []
         for job_id in ids or self.jobs:

@@ -47,7 +47,7 @@ OTHER_CALLS = {
     **dict.fromkeys(
         (
             *("PickupJob", "ArchiveJob", "CancelJob", "ChangeJobPriority"),
-            *("WaitForJobChange", "WaitForJobChanges", "QueryJobs"),
+            *("WaitForJobChange", "WaitForJobChanges", "QueryJobs", "QueryJobWaits"),
         ),
         "names jobs",
     ),
@@ -69,6 +69,7 @@ OTHER_CALLS = {
         ("QueryFilters", "ReplaceFilter", "DeleteFilter"), "filter rules have no name"
     ),
     "Query": "a filter compares the values of fields; the commands ask with names",
+    "QueryDiskName": "takes the uuid of a disk, as the node daemons know it",
     "QueryExports": "its rows come from the nodes",
 }
 

@@ -213,7 +213,7 @@ REFUSED = [
     ({"ndparams": {"ssh_port": 99999}}, "ssh_port: wanted a port from 1 to 65535"),
     ({"ndparams": {"oob_program": "bin/x"}}, "oob_program: wanted an absolute path"),
     ({"ipolicy": {"vcpu-ratio": -1}}, "vcpu-ratio: wanted a number from 0"),
-    ({"ipolicy": {"spindle-ratio": "nan"}}, "spindle-ratio: wanted a number from 0"),
+    ({"ipolicy": {"spindle-ratio": "nan"}}, "spindle-ratio: wanted a number"),
     ({"ipolicy": {"std": {"memory-size": 1 << 40}}}, "std/memory-size"),
     ({"nicparams": {"mode": "pool"}}, "wanted one of bridged"),
     ({"nicparams": {"link": ""}}, "must be set in mode"),

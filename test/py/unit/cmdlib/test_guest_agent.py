@@ -19,6 +19,7 @@ def engine(**script):
         **SUCCESSFUL_ACTS,
         "all_instances_info": dict.fromkeys(names[:2], RUNS),
         "blockdev_find": None,
+        "node_verify": {},
         **script,
     }
     return Engine(clusters.snapshot(instances=0, extra=hosts), script), names

@@ -779,7 +779,9 @@ def test_an_os_that_a_node_cannot_install_leaves_nothing():
 
 def test_query_data_speaks_of_state_and_disks():
     eng = engine(
-        all_instances_info={"inst1.example.com": INFO}, blockdev_find={"dev_path": "/d"}
+        all_instances_info={"inst1.example.com": INFO},
+        blockdev_find={"dev_path": "/d"},
+        node_verify={},
     )
     request = {"OP_ID": "OP_INSTANCE_QUERY_DATA", "instances": ["inst1"]}
     data = eng.run(request)["inst1.example.com"]

@@ -140,7 +140,7 @@ def test_jobs_are_recovered_before_anything_else_looks_at_them(steps, monkeypatc
         store=types.SimpleNamespace(snapshot=lambda: "snapshot", term="term"),
         rpc="rpc",
         clock="clock",
-        config="config",
+        config=types.SimpleNamespace(),
     )
     monkeypatch.setattr(
         interrupted, "mark_creations", lambda config: steps.append(("mark", config))
@@ -149,16 +149,19 @@ def test_jobs_are_recovered_before_anything_else_looks_at_them(steps, monkeypatc
         service.callers, "restore_access", lambda *args: steps.append(args)
     )
     distributors = []
+    part = Part("distributor", steps)
+    part.write_again = "again"
 
     def distributor(*args, **options):
         distributors.append((args, options))
-        return "distributor"
+        return part
 
     monkeypatch.setattr(service, "Distributor", distributor)
     monkeypatch.setattr(service, "Service", lambda *args: args)
-    assert service.build(deps) == (deps, "distributor")
+    assert service.build(deps) == (deps, part)
+    assert deps.config.on_ssconf == "again"
     assert steps[0] == ("audit.started", "n1", "term")
-    assert steps[1:] == [("queue.recover",), ("mark", "config")]
+    assert steps[1:] == [("queue.recover",), ("mark", deps.config)]
     (((opened, nodes, values), options),) = distributors
     assert (opened, nodes, options["clock"]) == (deps.store, "rpc", "clock")
     assert values.__name__ == "all"
