@@ -11,7 +11,8 @@ from typing import Annotated, Any, Final, Literal, TypedDict
 from msgspec import Meta
 
 Scalar = bool | int | float | str | None
-Number = int | float
+#: One that the master can calculate with.
+Number = Annotated[int, Meta(ge=-(2**53), le=2**53)] | float
 #: Named values of one object, such as a guest or a host.
 Facts = dict[str, Scalar]
 #: A size or count, also as text of the node's tools.
@@ -49,8 +50,7 @@ class _Space(TypedDict, total=False):
     storage_size: _Count
 
 
-#: A part or a time that the master calculates with.
-_Amount = Annotated[int, Meta(ge=-(2**53), le=2**53)] | float | None
+_Amount = Number | None
 
 
 class _BlockDevice(TypedDict, total=False):

@@ -114,7 +114,11 @@ SPACE = {"type": "lvm-vg", "name": "xenvg", "storage_free": 5, "storage_size": N
 OS = ["tiny", "/srv/os", True, "", ["default"], [["a", "b"]], [20], False]
 #: Procedure, answers that the master takes, and those that it refuses.
 ANSWERS = [
-    ("all_instances_info", [{}, {"i": GUEST}], [[], {"i": {"memory": "512"}}]),
+    (
+        "all_instances_info",
+        [{}, {"i": GUEST}],
+        [[], {"i": {"memory": "512"}}, {"i": {"stuck": 10**400}}],
+    ),
     ("bdev_sizes", [{"sda": 5}], [{"sda": "5"}, [5]]),
     ("blockdev_assemble", [["/dev/x", None, 1, True]], ["/dev/x", [["/dev/x"]]]),
     ("blockdev_find", [None, [1, {}], {"a": [1]}], ["text", 5]),
