@@ -21,6 +21,8 @@ _KILL_WAIT_S = 5.0
 _POLL_S = 0.05
 #: From unix(7): sun_path has 108 bytes, one of them ends it.
 _SOCKET_PATH_MAX = 107
+#: Bytes of the name of a file, on all file systems of Linux.
+_FILE_NAME_MAX = 255
 #: Hexadecimal digits of a digest that stands for a long name: 96 bits.
 _DIGEST = 24
 
@@ -72,8 +74,19 @@ class Files:
         return path
 
     def marker(self, kind: str) -> str:
-        """Return the path of a file beside the sockets that records a state."""
-        return f"{self.root}/ctrl/{self.name}.{kind}"
+        """Return the path of a file beside the sockets that records a state.
+
+        Raises:
+            HypervisorError: no file can have such a name.
+        """
+        file_name = f"{self.name}.{kind}"
+        if len(file_name) > _FILE_NAME_MAX:
+            raise errors.HypervisorError(
+                f"instance {self.name}: wanted a name of at most"
+                f" {_FILE_NAME_MAX - len(kind) - 1} letters for KVM, found"
+                f" {len(self.name)}; use gnt-instance rename"
+            )
+        return f"{self.root}/ctrl/{file_name}"
 
     @property
     def shutdown_marker(self) -> str:

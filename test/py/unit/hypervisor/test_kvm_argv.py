@@ -6,10 +6,18 @@ import re
 import msgspec
 import pytest
 
-from fakes import clusters, guests, nodes
+from fakes import clusters, emulators, guests, nodes
 from ganeti import errors, pathutils
 from ganeti.hypervisor import networks
-from ganeti.hypervisor.kvm import argv, checks, cpu, devices, display, runtime
+from ganeti.hypervisor.kvm import (
+    argv,
+    checks,
+    cleanup,
+    cpu,
+    devices,
+    display,
+    runtime,
+)
 from ganeti.hypervisor.kvm.files import Files
 from ganeti.objects import consoles
 from ganeti.objects.filled import DiskX, InstanceX, NetInfo, NicX
@@ -392,6 +400,14 @@ def test_a_digest_stands_for_a_long_name_in_socket_paths_alone():
     # Nobody can give an instance the name of another one's sockets.
     with pytest.raises(errors.HypervisorError, match="not a host name"):
         Files(paths, os.path.basename(other).partition(".")[0])
+
+
+def test_a_name_that_fits_no_file_is_refused_with_one_sentence():
+    effects = emulators.Effects()
+    with emulators.guest_files() as known:
+        cleanup.remove(effects, Files(known.paths, "a" * 246))
+        with pytest.raises(errors.HypervisorError, match="at most 246 letters for KVM"):
+            cleanup.remove(effects, Files(known.paths, "a" * 247))
 
 
 def test_long_socket_paths_are_refused():
