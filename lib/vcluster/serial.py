@@ -3,7 +3,6 @@
 The interactive console is ``gnt-instance console``.
 """
 
-import glob
 import os
 import re
 import socket
@@ -13,9 +12,9 @@ from typing import Final
 
 from ganeti import errors
 from ganeti.constants import ecodes
+from ganeti.hypervisor.kvm.files import Files
 from ganeti.vcluster.layout import Layout, Node
 
-_PATTERN: Final = "/var/run/ganeti/*-hypervisor/ctrl/{name}.serial"
 #: Pause in seconds between checks for a guest's socket.
 _POLL_S: Final = 0.05
 
@@ -27,16 +26,15 @@ def connect(layout: Layout, instance: str) -> tuple[Node, socket.socket]:
         OpPrereqError: the instance runs on no node.
     """
     for node in layout.nodes:
-        pattern = layout.host_path(node, _PATTERN.format(name=glob.escape(instance)))
-        for path in glob.glob(pattern):
-            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            try:
-                sock.connect(path)
-            except OSError:
-                # The socket of a guest that was killed.
-                sock.close()
-                continue
-            return node, sock
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            path = Files(layout.paths(node), instance).control("serial")
+            sock.connect(layout.host_path(node, path) if layout.isolated else path)
+        except (OSError, errors.HypervisorError):
+            # There is none, or that of a guest that was killed.
+            sock.close()
+            continue
+        return node, sock
     raise errors.OpPrereqError(
         f"instance {instance}: has no serial console on any node", ecodes.ECODE_STATE
     )

@@ -11,6 +11,7 @@ import pytest
 
 from fakes.processes import FakeRunner
 from ganeti import errors
+from ganeti.hypervisor.kvm.files import Files
 from ganeti.vcluster import (
     agent,
     create,
@@ -719,15 +720,14 @@ def test_boot_files_are_made_by_the_os_definition(simple, tmp_path, monkeypatch)
 
 
 # Serial lines
-def test_a_serial_line_is_read_until_the_prompt(tmp_path, short_directory):
+@pytest.mark.parametrize("name", ["web1", "a" * 120])
+def test_a_serial_line_is_read_until_the_prompt(tmp_path, short_directory, name):
     simple = made(tmp_path, isolated=False, directory=short_directory)
-    folder = simple.host_path(
-        simple.node("node2"), "/var/run/ganeti/kvm-hypervisor/ctrl"
-    )
-    os.makedirs(folder)
+    path = Files(simple.paths(simple.node("node2")), name).control("serial")
+    os.makedirs(os.path.dirname(path))
     shown, got = [], []
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        listener.bind(f"{folder}/web1.serial")
+        listener.bind(path)
         listener.listen()
 
         def guest():
@@ -740,11 +740,11 @@ def test_a_serial_line_is_read_until_the_prompt(tmp_path, short_directory):
         thread = threading.Thread(target=guest)
         thread.start()
         match = serial.listen(
-            simple, "web1", until="login: ?$", timeout_s=60.0, say=shown.append
+            simple, name, until="login: ?$", timeout_s=60.0, say=shown.append
         )
         thread.join()
     assert (match, got) == ("login: ", [b"\r"])
-    assert shown == ["[web1 on node2]", "booting", "login:"]
+    assert shown == [f"[{name} on node2]", "booting", "login:"]
 
 
 def test_a_guest_without_a_serial_line_is_named(simple):
