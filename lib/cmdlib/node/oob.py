@@ -182,7 +182,7 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
         left = [u for u in order.nodes if u in nodes and not nodes[u].offline]
         where = nodes.get(order.master)
         asker = None if where is None or where.offline else where.uuid
-        given: Answers = dict.fromkeys(left, (None, ""))
+        given: Answers = dict.fromkeys(left, (None, Lost()))
         reports = self._look(given, left, asker)
         results = {u: _proved(given[u], reports[u], wants_proof=True) for u in left}
         results |= self._answering(results)
@@ -288,7 +288,7 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
     def _look(
         self, results: Answers, asked: Sequence[str], asker: str | None = None
     ) -> Answers:
-        """Ask helpers for power states, and again where an order succeeded.
+        """Ask helpers for power states, and again where an order may have succeeded.
 
         Args:
             results: of the orders to switch nodes off.
@@ -302,9 +302,7 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
             command, timeout_s = constants.OOB_POWER_STATUS, self.op.timeout
             reports |= run_helpers(self.ctx, asked, command, timeout_s, asker=asker)
             asked = [
-                uuid
-                for uuid in asked
-                if not results[uuid][1] and _powered(reports[uuid]) is True
+                uuid for uuid in asked if _may_go_off(results[uuid][1], reports[uuid])
             ]
             if not asked:
                 break
@@ -366,6 +364,15 @@ def _powered(answer: Answer) -> bool | None:
         return None
     powered: bool | None = payload.get(constants.OOB_POWER_STATUS_POWERED)
     return powered
+
+
+def _may_go_off(problem: str, report: Answer) -> bool:
+    """Return whether a later power status may show that a machine is off."""
+    if isinstance(problem, Lost) and report[1]:
+        # The daemon that was cut comes back, or a helper ends.
+        return True
+    is_ordered = not problem or isinstance(problem, Lost)
+    return is_ordered and _powered(report) is True
 
 
 def _proved(result: Answer, report: Answer | None, *, wants_proof: bool) -> Answer:

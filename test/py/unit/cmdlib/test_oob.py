@@ -420,6 +420,26 @@ def test_a_call_that_breaks_gives_no_role_back_while_its_helper_may_go_on(
     assert roles(engine) == (False, True, is_back)
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_node_daemon_that_comes_back_proves_that_a_node_is_off(is_restarted):
+    """It was killed with its helper at work, alone or with the master daemon."""
+    lost = failure("connection lost", is_lost=True)
+    left = [failure("refused"), [[False, "an earlier helper still switches it off"]]]
+
+    def call(_node, args):
+        if args[1] == "power-off":
+            return lost
+        return left.pop(0) if left else [[True, {"powered": False}]]
+
+    engine = switching(call, **SPARE)
+    engine.rpc.script["version"] = SILENT
+    if is_restarted:
+        resumed(engine, N2)
+    else:
+        run(engine, "power-off", "node2", **MARKED)
+    assert roles(engine) == (True, False, False)
+
+
 def resumed(engine, *nodes, master=N1):
     """Continue an order to switch nodes off that a restart has cut."""
     saved = {"nodes": list(nodes), "candidates": [N2], "master": master}
