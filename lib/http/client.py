@@ -222,6 +222,8 @@ class _Loop:
                 return False
             if transfer.is_aborted:
                 self._abort(transfer)
+            elif transfer.request.goes_first:
+                self._add(transfer, fresh=self._needs_fresh(transfer.request))
             else:
                 self._waiting.append(transfer)
         self._start_waiting()

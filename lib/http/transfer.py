@@ -87,6 +87,7 @@ class Request:
         probe_after_s: seconds of silence until the server is probed; None for requests
             that must not be given up.
         silence_s: seconds after the first failed probe until the request is given up.
+        goes_first: it does not wait for the handshakes of other requests.
         server: name of the server program in error texts.
         max_answer: size limit of the answer, in bytes; a larger one is an error.
         is_repeatable: the server may receive the request twice. The library sends it
@@ -108,6 +109,7 @@ class Request:
     silent_connect_s: float = _SILENT_CONNECT_S
     probe_after_s: float | None = None
     silence_s: float = 0.0
+    goes_first: bool = False
     server: str = "the server"
     max_answer: int = limits.MAX_ANSWER
     is_repeatable: bool = False

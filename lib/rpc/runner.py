@@ -341,6 +341,7 @@ class _Runner(Runner, abc.ABC):
                 is_repeatable=row.reads or row.names_its_base,
                 on_silence=on_silence,
                 silent_connect_s=self._silent_connect_s,
+                goes_first=row.lane in (table.LANE_STORE, table.LANE_POWER),
             )
             for (_, target), body in zip(targets, bodies, strict=True)
         ]

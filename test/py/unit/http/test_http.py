@@ -873,3 +873,20 @@ def test_handshakes_with_very_many_servers_are_made_in_turn(caller, pem, monkeyp
     # The handshakes of all at once would take longer than the time limit of each.
     assert max(started) <= client._MAX_CONNECTING
     assert not caller._loop._connecting
+
+
+def test_commits_wait_for_no_other_handshakes(frozen, secure, caller, pem, monkeypatch):
+    monkeypatch.setattr(client, "_MAX_CONNECTING", 1)
+    monkeypatch.setattr(client, "_CONNECTING_S", 1000.0)
+    monkeypatch.setattr(liveness, "STALE_S", 0.0)
+    done = queue.SimpleQueue()
+    # It accepts the connection, and makes no handshake.
+    first = caller.start(request(frozen.port, connect_timeout_s=60, pem=pem), done.put)
+    listing = request(secure, pem=pem)
+    caller.start(listing, done.put)
+    commit = dataclasses.replace(listing, goes_first=True)
+    assert caller.perform([commit])[0].status == 200
+    assert done.empty()
+    caller.abort(first)
+    answers = [done.get(timeout=60) for _ in range(2)]
+    assert {answer.status for answer in answers} == {0, 200}

@@ -11,7 +11,7 @@ from fakes.rpc import FakeRunner, failure
 from ganeti import errors, rpc
 from ganeti.http import client
 from ganeti.pathutils import Paths
-from ganeti.rpc import late, result, runner, voting, wire
+from ganeti.rpc import late, result, runner, table, voting, wire
 
 BUSY = client.Response(503, b'{"message": "too many calls"}')
 GOOD = client.Response(200, b"[true, 7]")
@@ -197,6 +197,16 @@ def test_listings_wait_less_for_a_silent_node_and_share_the_connections(make):
     assert [some[0].silent_connect_s for some in http.sent] == [0.3, 2.0]
     brief.close()
     assert not http.is_closed
+
+
+@pytest.mark.parametrize(
+    ("procedure", "is_first"),
+    [("node_powercycle", True), ("store_apply", True), ("version", False)],
+)
+def test_commits_and_power_cycles_wait_for_no_handshakes(make, procedure, is_first):
+    made, http = make([GOOD])
+    made.call_one(procedure, "u1", *[None] * len(table.PROCEDURES[procedure].args))
+    assert http.sent[0][0].goes_first is is_first
 
 
 def test_only_the_owner_of_connections_closes_them(make):
