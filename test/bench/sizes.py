@@ -169,7 +169,7 @@ class Sized(Cluster):
         )
 
     def run(self, *argv):
-        """Run a command; return its output, or end with what it said."""
+        """Run a command; return its output, or end with its errors."""
         done = self.execute(*argv)
         if done.returncode:
             text = f"{done.stdout}{done.stderr}"[-2000:]

@@ -197,7 +197,7 @@ def status(
             break
         try:
             with Qmp(guest.control("qmp"), guest.name) as qmp:
-                answer = _progress(effects, qmp, hvparams)
+                answer = _progress(effects, guest, qmp, hvparams)
                 word = answer.get("status")
                 has_left = _has_all(qmp, word)
                 if has_left or word in _AHEAD:
@@ -218,11 +218,17 @@ def status(
 
 
 def _progress(
-    effects: NodeEffects, qmp: Qmp, hvparams: Mapping[str, Any]
+    effects: NodeEffects, guest: Files, qmp: Qmp, hvparams: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the state of a migration from here; wait for its end if that is near."""
     answer = state_of(qmp)
-    has_switched = _switch_to_postcopy(hvparams, qmp, answer)
+    # A paused guest changes no memory, so each migration of it ends without postcopy,
+    # and until then the guest can go on here if the connection breaks.
+    is_paused = (
+        os.path.exists(guest.sent_marker)
+        or departure.stage(guest) is departure.Stage.SENDING_PAUSED
+    )
+    has_switched = not is_paused and _switch_to_postcopy(hvparams, qmp, answer)
     end = effects.clock.monotonic() + _NEAR_WAIT_S
     near = _NEAR_S * int(hvparams.get("migration_bandwidth") or 0) * MIB
     while answer.get("status") in ("active", "device"):

@@ -548,6 +548,20 @@ def test_the_switch_to_postcopy(monkeypatch, guest, syncs, caps, status, switche
     assert ram_of == (5, 9, 4)
 
 
+@pytest.mark.parametrize("by", ["sending", "an administrator"])
+def test_a_paused_guest_is_never_switched_to_postcopy(monkeypatch, guest, by):
+    """It changes no memory, and could not go on here if the connection broke."""
+    was_paused = by != "sending"
+    departure.begin(guest, was_paused=was_paused)
+    if not was_paused:
+        pathlib.Path(guest.sent_marker).touch()
+    answer = {"status": "active", "ram": {"dirty-sync-count": 2}}
+    emulator = Emulator(query_migrate=answer, migrate_start_postcopy={})
+    use(monkeypatch, emulator)
+    sending.status(Effects(), guest, {"migration_caps": "postcopy-ram"})
+    assert "migrate-start-postcopy" not in emulator.names()
+
+
 @pytest.mark.parametrize(
     ("word", "shown", "postcopy"),
     [
