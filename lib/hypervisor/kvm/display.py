@@ -44,7 +44,8 @@ def arguments(
         addresses: first address of the interface that `bound_interface` names.
 
     Raises:
-        HypervisorError: VNC and SPICE are both configured, or the instance has no port.
+        HypervisorError: VNC and SPICE are both configured, the instance has no port,
+            or the path of its socket is too long.
     """
     hvp = instance.hvparams
     keymap = ["-k", hvp["keymap"]] if hvp.get("keymap") else []
@@ -54,7 +55,7 @@ def arguments(
             " other"
         )
     if hvp.get("vnc_bind_address"):
-        return _vnc(instance, addresses) + _vga(hvp, "std") + keymap
+        return _vnc(instance, files, addresses) + _vga(hvp, "std") + keymap
     if hvp.get("spice_bind"):
         return _spice(instance, files, addresses) + _vga(hvp, "qxl") + keymap
     return ["-display", "none", *_vga(hvp, None), *keymap]
@@ -74,11 +75,11 @@ def _port(instance: InstanceX) -> int:
     return instance.network_port
 
 
-def _vnc(instance: InstanceX, addresses: Mapping[str, str]) -> list[str]:
+def _vnc(instance: InstanceX, files: Files, addresses: Mapping[str, str]) -> list[str]:
     hvp = instance.hvparams
     bind: str = hvp["vnc_bind_address"]
     if bind.startswith("/"):
-        where = f"unix:{bind}/{instance.name}.vnc"
+        where = f"unix:{files.checked(f'{bind}/{instance.name}.vnc')}"
     else:
         address = addresses.get(bind, bind)
         shown = "" if address in _WILDCARDS else address

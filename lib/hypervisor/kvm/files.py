@@ -66,7 +66,16 @@ class Files:
         if len(os.fsencode(path)) > _SOCKET_PATH_MAX:
             digest = hashlib.sha256(self.name.encode()).hexdigest()[:_DIGEST]
             path = f"{self.root}/ctrl/+{digest}.{kind}"
-        if len(os.fsencode(path)) > _SOCKET_PATH_MAX:
+        return self.checked(path)
+
+    def checked(self, path: str) -> str:
+        """Return the path of a socket.
+
+        Raises:
+            HypervisorError: it is too long.
+        """
+        # A parameter may be the beginning, with characters that no file can have.
+        if len(path.encode(errors="surrogatepass")) > _SOCKET_PATH_MAX:
             raise errors.HypervisorError(
                 f"instance {self.name}: socket path is longer than {_SOCKET_PATH_MAX}"
                 f" bytes: {path}"

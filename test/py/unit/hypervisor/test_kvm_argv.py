@@ -410,6 +410,15 @@ def test_a_name_that_fits_no_file_is_refused_with_one_sentence():
             cleanup.remove(effects, Files(known.paths, "a" * 247))
 
 
+def test_a_long_path_of_a_vnc_socket_is_refused():
+    most = 107 - len("/web1.vnc")
+    assert f"unix:/{'d' * (most - 1)}/web1.vnc" in build(
+        vnc_bind_address=f"/{'d' * (most - 1)}"
+    )
+    with pytest.raises(errors.HypervisorError, match="longer than 107 bytes: /d"):
+        build(vnc_bind_address=f"/{'d' * most}")
+
+
 def test_long_socket_paths_are_refused():
     files = Files(pathutils.Paths("/v" * 50, "n1"), "web1")
     with pytest.raises(errors.HypervisorError, match="socket path"):
