@@ -211,6 +211,10 @@ DISK: Final[dict[str, dict[str, Param]]] = {
     },
     "sharedfile": {},
 }
+#: Names of those that Ganeti does not have.
+DISK_ADDITIONS: Final = frozenset(
+    {"stripe_size", "data-stripe_size", "meta-stripe_size"}
+)
 
 #: Node parameters that only cluster and groups may set.
 NODE_GLOBAL: Final = ("exclusive_storage",)

@@ -7,7 +7,7 @@ checks all of them.
 """
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any, Final
 
 from ganeti import errors
@@ -408,7 +408,7 @@ def _cluster_parameters(cluster: _Row) -> None:
     """Complete the default parameters, of which earlier releases had fewer."""
     for field, defaults in (
         ("hvparams", _built_in(hvparams.of_ganeti())),
-        ("diskparams", _built_in(params.DISK)),
+        ("diskparams", _built_in(params.DISK, params.DISK_ADDITIONS)),
         ("beparams", {"default": _defaults(params.BACKEND)}),
         ("nicparams", {"default": _defaults(params.NIC)}),
     ):
@@ -421,13 +421,18 @@ def _cluster_parameters(cluster: _Row) -> None:
     _fill(cluster.setdefault("ndparams", {}), _defaults(params.NODE))
 
 
-def _built_in(tables: Mapping[str, Mapping[str, Any]]) -> dict[str, _Row]:
-    return {name: _defaults(table) for name, table in tables.items()}
+def _built_in(
+    tables: Mapping[str, Mapping[str, Any]], additions: Container[str] = ()
+) -> dict[str, _Row]:
+    return {name: _defaults(table, additions) for name, table in tables.items()}
 
 
-def _defaults(table: Mapping[str, Any]) -> _Row:
-    values = {name: param.default for name, param in table.items()}
-    return {name: value for name, value in values.items() if value is not None}
+def _defaults(table: Mapping[str, Any], additions: Container[str] = ()) -> _Row:
+    return {
+        name: param.default
+        for name, param in table.items()
+        if param.default is not None and name not in additions
+    }
 
 
 def _split_limits(policy: _Row, limits: Mapping[str, Any]) -> None:

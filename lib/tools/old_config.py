@@ -15,6 +15,7 @@ from ganeti import config, errors
 from ganeti.constants import hvparams, versions
 from ganeti.constants.commit import COMMIT_POLICY_MAJORITY
 from ganeti.constants.confd import CONFD_HMAC_SHA1
+from ganeti.constants.params import DISK_ADDITIONS
 from ganeti.objects import CLUSTER_KEY, Snapshot, Update, allocators
 from ganeti.store import Change
 from ganeti.tools import ganeti2_config
@@ -271,7 +272,7 @@ def _unsized(
     kept: dict[str, Any] = {template: {} for template in by_template}
     lost = []
     for template, name, value in rows:
-        if not name.endswith("stripe_size"):
+        if name not in DISK_ADDITIONS:
             kept[template][name] = value
         elif value:
             lost.append(f"{owner}: disk parameter {template}: {name} = {value}")
