@@ -369,11 +369,14 @@ class _Round:
         for uuid, items in by_node.items():
             node = self._seen.nodes[uuid]
             still_open = [item for item in items if not item.state.is_final]
-            if still_open:
-                item = max(still_open, key=lambda i: (SEVERITY[i.action], -i.ctime))
+            still_open.sort(key=lambda i: (-SEVERITY[i.action], i.ctime))
+            for item in still_open:
                 self._act(node, item)
-            for item in items:
-                self._tag(node, self._incidents[item.uuid])
+                if self._incidents[item.uuid].state is not IncidentState.COMPLETED:
+                    break
+            for item in (self._incidents[item.uuid] for item in items):
+                if item.state in (IncidentState.COMPLETED, IncidentState.FAILED):
+                    self._tag(node, item)
 
     def _act(self, node: NodeView, item: Incident) -> None:
         if item.action is Action.LIVE_REPAIR:
@@ -390,7 +393,7 @@ class _Round:
         elif node.primaries or node.secondaries:
             self._move(node, item)
         else:
-            self._complete(item)
+            self._complete(node, item)
 
     def _is_held(self, item: Incident, act: Act, instance: str = "") -> bool:
         """Return whether a limit refuses an act; then the incident waits."""
@@ -423,14 +426,13 @@ class _Round:
         self._decide(Decision.CHOSEN, item, text, why, jobs=(0,), instance=instance)
 
     def _repair(self, node: NodeView, item: Incident) -> None:
-        if item.jobs:
-            self._complete(item)
-            return
         command = item.original.get("command")
-        if not isinstance(command, str) or not command.strip():
-            self._fail(item, "live-repair without a command")
+        # Without a command the repair is left to people, who wait for the tag.
+        if item.jobs or command in (None, ""):
+            self._complete(node, item)
             return
-        if len(command) > _MAX_COMMAND or not _COMMAND.fullmatch(command):
+        is_text = isinstance(command, str) and len(command) <= _MAX_COMMAND
+        if not (is_text and _COMMAND.fullmatch(command)):
             self._fail(
                 item,
                 f"live-repair with command {command!r:.80}, which is not the name of a"
@@ -491,15 +493,16 @@ class _Round:
         left = ", ".join((*node.primaries, *node.secondaries)[:5])
         self._wait(item, f"{node.name} cannot be emptied now; no node for {left}")
 
-    def _complete(self, item: Incident) -> None:
-        self._put(item.entered(IncidentState.COMPLETED, self._seen.now))
+    def _complete(self, node: NodeView, item: Incident) -> None:
+        """End an incident when its node has the tag; have the tag set before."""
+        if item.tag_job:
+            self._put(item.entered(IncidentState.COMPLETED, self._seen.now))
+        else:
+            self._tag(node, item)
 
     def _tag(self, node: NodeView, item: Incident) -> None:
-        """Tag the node of an ended incident; set an emptied one offline before."""
-        is_completed = item.state is IncidentState.COMPLETED
-        if item.tag_job or not (is_completed or item.state is IncidentState.FAILED):
-            return
-        if item.tag_time > self._seen.now:
+        """Tag the node of an incident; set an emptied one offline before."""
+        if item.tag_job or item.tag_time > self._seen.now:
             return
         refusal = self._automation.refusal(Act.START, self._seen.now)
         if refusal is not None:
@@ -508,7 +511,8 @@ class _Round:
             self._decide(Decision.REFUSED, item, action, text, limit=limit)
             return
         ops: list[Op] = []
-        if is_completed and item.action is not Action.LIVE_REPAIR and not node.offline:
+        is_emptied = item.state is not IncidentState.FAILED
+        if is_emptied and item.action is not Action.LIVE_REPAIR and not node.offline:
             op = {"node_name": node.name, "offline": True, "force": True}
             ops.append({"OP_ID": "OP_NODE_SET_PARAMS", **op})
         tag = {"kind": "node", "name": node.name, "tags": [item.tag]}

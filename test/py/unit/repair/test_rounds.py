@@ -208,7 +208,7 @@ def test_a_failed_job_ends_the_incident_until_a_person_removes_the_tag():
 
 def test_a_tag_that_could_not_be_set_is_set_again_after_a_pause():
     cluster = SmallCluster()
-    cluster.reports["u2"] = {"status": "live-repair"}
+    cluster.reports["u2"] = {"status": "live-repair", "command": "../fix"}
     cluster.failing = {"OP_TAGS_SET"}
     for _ in range(50):
         cluster.round()
@@ -224,7 +224,7 @@ def test_a_tag_that_could_not_be_set_is_set_again_after_a_pause():
     cluster.round()
     assert cluster.only().jobs == (100, 101)
     assert cluster.nodes["u2"].tags == ["maintd:repairfailed:i1"]
-    assert "without a command" in cluster.only().note
+    assert "is not the name of a repair command" in cluster.only().note
 
 
 def test_the_tag_of_a_failure_follows_a_tag_of_success_at_once():
@@ -233,11 +233,24 @@ def test_the_tag_of_a_failure_follows_a_tag_of_success_at_once():
     cluster.round()
     cluster.failing = {"OP_TAGS_SET"}
     cluster.round()
-    assert cluster.only().state is IncidentState.COMPLETED
+    assert cluster.only().state is IncidentState.PENDING, "without its tag"
     cluster.failing = set()
     cluster.round()
     assert cluster.only().state is IncidentState.FAILED
     assert cluster.nodes["u2"].tags == ["maintd:repairfailed:i1"]
+
+
+@pytest.mark.parametrize("command", [{}, {"command": None}, {"command": ""}])
+def test_a_live_repair_without_a_command_is_left_to_people(command):
+    cluster = SmallCluster()
+    cluster.reports["u2"] = {"status": "live-repair", "details": "swap fan"} | command
+    cluster.round()
+    assert cluster.only().state is IncidentState.PENDING
+    assert cluster.kinds() == ["OP_TAGS_SET"]
+    assert cluster.nodes["u2"].tags == ["maintd:repairready:i1"]
+    cluster.round()
+    assert cluster.only().state is IncidentState.COMPLETED
+    assert not cluster.nodes["u2"].offline
 
 
 @pytest.mark.parametrize(
@@ -502,7 +515,7 @@ def test_a_freeze_holds_the_tag_of_an_emptied_node():
     limited(cluster, freeze=Freeze("", NOW))
     for _ in range(3):
         cluster.round()
-    assert cluster.only().state is IncidentState.COMPLETED
+    assert cluster.only().state is IncidentState.PENDING
     assert "OP_TAGS_SET" not in cluster.kinds()
     limited(cluster)
     cluster.round()
