@@ -84,6 +84,7 @@ def instance_environment(
         "INSTANCE_PRIMARY_NODE": instance.primary_node,
         "INSTANCE_SECONDARY_NODES": " ".join(instance.secondary_nodes),
         "HYPERVISOR": instance.hypervisor,
+        "INSTANCE_HYPERVISOR": instance.hypervisor,
         "DISK_COUNT": str(len(instance.disks_info)),
         "NIC_COUNT": str(len(instance.nics)),
     }

@@ -160,6 +160,7 @@ def test_create_sees_the_documented_environment_and_nothing_else(
         "OSP_MOTD": "hi",
         "OSP_SECRET_KEY": "s3cret",
         "INSTANCE_NAME": "web1",
+        "INSTANCE_HYPERVISOR": record["hypervisor"],
         "INSTANCE_REINSTALL": "1",
         "INSTANCE_HV_acpi": "True",
         "INSTANCE_BE_maxmem": "128",
