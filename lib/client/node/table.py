@@ -249,6 +249,12 @@ COMMANDS: Final = (
                 dest="node_powered",
                 kind="bool",
             ),
+            Option(
+                ("--powered",),
+                "the same as --node-powered",
+                dest="node_powered",
+                kind="bool",
+            ),
             *o.JOB,
             *o.STATE,
         ),
