@@ -212,6 +212,9 @@ def _pending(
     done = [jobs.get(job, _LOST) for job in first.jobs]
     if any(job.state == JobState.RUNNING for job in done):
         return RepairStep(RepairState.PENDING)
+    if case.policy.until is not None:
+        why = "its nodes are healthy" if repair is None else repair.reason
+        return _waiting(case, first, f"{why}, but repairs are {case.policy}")
     if repair is None and not _may_be_incomplete(done):
         return _resolved(case, pending, jobs)
     is_start = repair is not None and repair.is_start
@@ -225,14 +228,7 @@ def _pending(
         return _resolved(case, pending, jobs)
     waiting = _wait_reason(case, done, repair)
     if waiting:
-        is_recorded = first.tag == first.original_tag
-        return RepairStep(
-            RepairState.PENDING,
-            add=() if is_recorded else (first,),
-            remove=case.stale if is_recorded else (*case.stale, first),
-            note=waiting,
-            is_alarming=bool(case.policy.unreadable),
-        )
+        return _waiting(case, first, waiting)
     if repair.kind > first.kind:
         result = _ended(first, RepairOutcome.ENOPERM, case.new_record)
         limit = f"repair {first.id} permits only up to {first.kind.word}"
@@ -241,6 +237,18 @@ def _pending(
         return RepairStep(later, (result,), (*case.stale, first), note=note)
     return RepairStep(
         RepairState.PENDING, remove=(*case.stale, first), repair=repair, record=first
+    )
+
+
+def _waiting(case: _Case, first: RepairRecord, note: str) -> RepairStep:
+    """Return the step that does nothing but record the jobs of a repair."""
+    is_recorded = first.tag == first.original_tag
+    return RepairStep(
+        RepairState.PENDING,
+        add=() if is_recorded else (first,),
+        remove=case.stale if is_recorded else (*case.stale, first),
+        note=note,
+        is_alarming=bool(case.policy.unreadable),
     )
 
 
@@ -303,9 +311,8 @@ def _is_safe_to_repeat(failed: RepairJob) -> bool:
 
 def _wait_reason(case: _Case, done: Sequence[RepairJob], repair: Repair) -> str | None:
     """Return why no job is submitted now; None if one may be."""
-    policy = case.policy
-    if policy.until is not None or policy.unreadable:
-        return f"{repair.reason}, but repairs are {policy}"
+    if case.policy.unreadable:
+        return f"{repair.reason}, but repairs are {case.policy}"
     if case.busy is not None:
         return f"{repair.reason}; job {case.busy}, of somebody else, comes first"
     until = _next_attempt(done)

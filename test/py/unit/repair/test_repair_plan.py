@@ -220,8 +220,10 @@ def test_nothing_new_begins_while_suspended():
     assert (actual.state, actual.repair) == (RepairState.NEEDS_REPAIR, None)
     actual = step([pending()], {7: JobState.SUCCESS}, repair(RepairKind.MIGRATE), off)
     assert (actual.state, actual.repair) == (RepairState.PENDING, None)
-    actual = step([pending()], {7: JobState.SUCCESS}, None, off)
-    assert actual.state == RepairState.HEALTHY
+    for state in (JobState.SUCCESS, JobState.FAILED):
+        actual = step([pending()], {7: state}, None, off)
+        assert (actual.state, actual.is_change) == (RepairState.PENDING, False)
+    assert "its nodes are healthy, but repairs are suspended" in actual.note
 
 
 def test_a_request_from_outside_needs_no_standing_permission():
