@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
 from ganeti import errors
 from ganeti.objects import CLUSTER_KEY, TABLES, Snapshot
 from ganeti.quorum import Term, Voters, refusal
@@ -28,6 +30,7 @@ from ganeti.store.backend import (
 )
 from ganeti.store.sqlite_file import (
     damage_of,
+    decoding,
     make_file,
     remove_file,
     state_of,
@@ -209,11 +212,15 @@ class Database:
                 f"{self.path}: damaged: {'; '.join(lines) or text}"
             )
 
+    def _version(self) -> int:
+        with decoding(self.path):
+            return schema.version_of(self._db)
+
     def _check_kind(self) -> None:
         if self._pragma("schema_version") == 0:
             raise errors.ConfigurationError(f"{self.path}: nothing in it yet")
         schema.check(self._db, self.path)
-        if (version := schema.version_of(self._db)) < schema.VERSION:
+        if (version := self._version()) < schema.VERSION:
             raise errors.ConfigurationError(
                 f"{self.path}: found version {version} of the store, wanted"
                 f" {schema.VERSION}: the daemon that writes the file upgrades it when"
@@ -222,7 +229,7 @@ class Database:
 
     def _upgrade(self) -> None:
         """Bring a file of an earlier release to the newest version."""
-        if schema.version_of(self._db) >= schema.VERSION:
+        if self._version() >= schema.VERSION:
             return
         with self.transaction():
             # Looks again inside the transaction: another process may have been faster.
@@ -299,7 +306,11 @@ class Database:
         """Return where the file stands."""
         with translated(self.path):
             row = self._db.execute(f"SELECT {_STATE} FROM state").fetchone()
-        revision, number, owner, digest, written = row
+        try:  # SQLite returns other types from a damaged page.
+            state = msgspec.convert(row, tuple[int, int, str, bytes, int])
+        except msgspec.ValidationError as err:
+            raise errors.ConfigurationError(f"{self.path}: damaged: {err}") from err
+        revision, number, owner, digest, written = state
         return Position(revision, Term(number, owner), digest, written)
 
     def data_version(self) -> int:
@@ -342,14 +353,12 @@ class Database:
     def _records(
         self, position: Position, tables: Iterable[str] = tuple(TABLES)
     ) -> Snapshot:
-        try:
+        with decoding(self.path):
             updates = [
                 update
                 for table in tables
                 for update in wire.to_updates(table, self._rows_of(table))
             ]
-        except errors.ConfigurationError as err:
-            raise errors.ConfigurationError(f"{self.path}: damaged: {err}") from err
         return Snapshot().apply(
             updates, revision=position.revision, term=position.term.number
         )
@@ -417,20 +426,24 @@ class Database:
 
     def cluster(self) -> str:
         """Return the uuid of the cluster whose file this is, empty if none yet."""
-        return wire.cluster_of(self.read("cluster", CLUSTER_KEY))
+        stored = self.read("cluster", CLUSTER_KEY)
+        with decoding(self.path):
+            return wire.cluster_of(stored)
 
     def voters(self) -> Voters:
         """Return the candidate set in force."""
         stored = self.read("meta", voters.KEY)
-        if stored is not None:
-            return voters.decode(stored)
-        with translated(self.path):
+        with translated(self.path), decoding(self.path):
+            if stored is not None:
+                return voters.decode(stored)
             rows = self._db.execute("SELECT data FROM nodes").fetchall()
-        return Voters(voters.candidates_in(data for (data,) in rows))
+            return Voters(voters.candidates_in(data for (data,) in rows))
 
     def features(self) -> features.Features:
         """Return the features of the stored form that are in use."""
-        return features.decode(self.read("meta", features.KEY))
+        stored = self.read("meta", features.KEY)
+        with decoding(self.path):
+            return features.decode(stored)
 
     def changes_since(self, revision: int, digest: bytes | None) -> list[Group] | None:
         """Return the groups after a revision; None if they are not kept.

@@ -138,11 +138,18 @@ def check(db: sqlite3.Connection, path: str) -> None:
 
 
 def version_of(db: sqlite3.Connection) -> int:
-    """Return the version of a file."""
+    """Return the version of a file.
+
+    Raises:
+        ConfigurationError: it has none, so the file is damaged.
+    """
     columns = {row[1] for row in db.execute("PRAGMA table_info(state)")}
     if "schema" not in columns:
         return 1
-    return int(db.execute("SELECT schema FROM state").fetchone()[0])
+    row = db.execute("SELECT schema FROM state").fetchone()
+    if row is None or not isinstance(row[0], int):
+        raise errors.ConfigurationError("state: no version")
+    return row[0]
 
 
 def upgrade(db: sqlite3.Connection, steps: tuple[Step, ...] = STEPS) -> list[Step]:

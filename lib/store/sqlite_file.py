@@ -30,6 +30,19 @@ def damage_of(path: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def decoding(path: str) -> Iterator[None]:
+    """Name the file in errors about records that cannot be decoded.
+
+    Raises:
+        ConfigurationError: a record of the file cannot be read.
+    """
+    try:
+        yield
+    except errors.ConfigurationError as err:
+        raise errors.ConfigurationError(f"{path}: damaged: {err}") from err
+
+
+@contextlib.contextmanager
 def translated(path: str) -> Iterator[None]:
     """Turn SQLite's errors into ours.
 

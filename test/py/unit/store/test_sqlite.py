@@ -1,5 +1,6 @@
 """The database file: damage, versions, full disks, the bounded log."""
 
+import contextlib
 import os
 import random
 import sqlite3
@@ -277,6 +278,25 @@ def test_a_damaged_compressed_record_is_named(path, data):
     raw.commit()
     raw.close()
     with pytest.raises(errors.ConfigurationError, match="networks n1: compressed"):
+        open_master(path)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT OR REPLACE INTO meta VALUES ('voters', x'01')",
+        "INSERT OR REPLACE INTO meta VALUES ('features', x'01')",
+        "UPDATE state SET revision = 'x'",
+        "DELETE FROM state",
+    ],
+)
+def test_damage_of_the_state_names_the_file(path, statement):
+    """SQLite returns whatever a damaged page has, of any type."""
+    open_master(path).close()
+    with contextlib.closing(sqlite3.connect(path)) as raw:
+        raw.execute(statement)
+        raw.commit()
+    with pytest.raises(errors.ConfigurationError, match=r"store\.db: damaged"):
         open_master(path)
 
 
