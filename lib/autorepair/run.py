@@ -218,13 +218,15 @@ class RepairRun:
         damaged = tags.unreadable_records(present)
         health = view.health(name)
         repair = start = None
+        obstacle = ""
         if health is not None:
             repair = diagnosis.find_repair(health, view.allocators)
+            obstacle = "" if repair else diagnosis.obstacle(health)
             if health.primary is diagnosis.NodeHealth.GOOD and view.is_down(name):
                 start = diagnosis.start(name)
         policy = view.policy(name, present, self._now)
         step = plan.step(
-            plan.InstanceTags(records, damaged[0] if damaged else "", start),
+            plan.InstanceTags(records, damaged[0] if damaged else "", start, obstacle),
             jobs.states,
             repair,
             policy,

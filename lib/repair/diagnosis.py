@@ -104,6 +104,17 @@ def find_repair(
     return None
 
 
+def obstacle(instance: InstanceHealth) -> str:
+    """Return why an instance that `find_repair` has no repair for needs one, or ""."""
+    nodes = {instance.primary, instance.secondary}
+    if nodes <= {NodeHealth.GOOD, None}:
+        return ""
+    return (
+        "its node is drained or offline, and nothing can be done for an instance of"
+        f" template {instance.template}"
+    )
+
+
 def _mirrored(instance: InstanceHealth, allocators: Mapping[str, str]) -> Repair | None:
     both = {instance.primary, instance.secondary}
     if both == {NodeHealth.OFFLINE}:

@@ -122,11 +122,13 @@ class InstanceTags:
         unreadable: a tag that is perhaps a damaged record; usually empty.
         start: repair that starts the instance on a good node, where it should run and
             does not; None if it runs, is stopped on purpose, or nobody knows.
+        obstacle: why it needs a repair although there is none for it; usually empty.
     """
 
     records: Sequence[RepairRecord] = ()
     unreadable: str = ""
     start: Repair | None = None
+    obstacle: str = ""
 
 
 def step(
@@ -161,7 +163,7 @@ def step(
     stale = tuple(r for r in instance.records if all(r is not k for k in kept))
     if is_failed:
         return RepairStep(RepairState.FAILED, remove=stale)
-    case = _Case(stale, policy, new_record, busy)
+    case = _Case(stale, policy, new_record, busy, instance.obstacle)
     pending = [r for r in kept if r.outcome is None]
     if pending:
         return _pending(case, pending, jobs, _start(instance, pending, jobs) or repair)
@@ -200,6 +202,7 @@ class _Case:
     policy: RepairPolicy
     new_record: NewRecord
     busy: int | None
+    obstacle: str
 
 
 def _pending(
@@ -213,9 +216,9 @@ def _pending(
     if any(job.state == JobState.RUNNING for job in done):
         return RepairStep(RepairState.PENDING)
     if case.policy.until is not None:
-        why = "its nodes are healthy" if repair is None else repair.reason
+        why = repair.reason if repair else case.obstacle or "its nodes are healthy"
         return _waiting(case, first, f"{why}, but repairs are {case.policy}")
-    if repair is None and not _may_be_incomplete(done):
+    if repair is None and not (case.obstacle or _may_be_incomplete(done)):
         return _resolved(case, pending, jobs)
     is_start = repair is not None and repair.is_start
     if _has_failed(done, is_start=is_start):
@@ -224,6 +227,8 @@ def _pending(
         return RepairStep(
             RepairState.FAILED, (result,), (*case.stale, first), note=reason
         )
+    if repair is None and case.obstacle:
+        return _waiting(case, first, case.obstacle)
     if repair is None:
         return _resolved(case, pending, jobs)
     waiting = _wait_reason(case, done, repair)

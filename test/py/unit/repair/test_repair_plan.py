@@ -233,6 +233,20 @@ def test_a_request_from_outside_needs_no_standing_permission():
     assert step([asked], policy=RepairPolicy()).state == RepairState.HEALTHY
 
 
+@pytest.mark.parametrize(
+    ("template", "primary"), [("plain", DRAINED), ("diskless", OFFLINE)]
+)
+def test_a_request_that_nothing_can_be_done_for_is_no_success(template, primary):
+    health = InstanceHealth("a.tst", template, primary)
+    assert diagnosis.find_repair(health, HAIL) is None
+    asked = pending(jobs=())
+    instance = plan.InstanceTags([asked], obstacle=diagnosis.obstacle(health))
+    waiting = plan.step(instance, {}, None, ANY, NEW_RECORD)
+    assert (waiting.state, waiting.is_change) == (RepairState.PENDING, False)
+    assert template in waiting.note
+    assert not diagnosis.obstacle(InstanceHealth("a.tst", template, GOOD))
+
+
 def test_several_requests_are_taken_oldest_first():
     first, second = pending("a", time=5), pending("b", time=6, jobs=())
     actual = step([first, second], {7: JobState.SUCCESS}, repair(RepairKind.MIGRATE))
