@@ -11,6 +11,7 @@ from typing import Final
 from ganeti import _buildconf, errors
 from ganeti.bootstrap import initial_config
 from ganeti.bootstrap.options import InitOptions
+from ganeti.bootstrap.services import Services
 from ganeti.constants import daemons, disks, ecodes, hvparams, network
 from ganeti.iallocator import builtin, defaults
 from ganeti.pathutils import Paths
@@ -39,6 +40,7 @@ def gather(
             directories of file disks may have been created.
     """
     check_unused(paths)
+    Services(paths, process).check_users()
     initial_config.enabled_hypervisors(options)
     family = family_of(options)
     hostname, primary_ip = own_name(paths, family)

@@ -1,13 +1,14 @@
 """Start and stop of daemons on this node, with daemon-util."""
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from ganeti import errors
+from ganeti.constants import ecodes
 from ganeti.pathutils import HOSTNAME_ENV, ROOTDIR_ENV, Paths
 from ganeti.process import SAFE_PATH, Runner
-from ganeti.utils import disabled_daemons
+from ganeti.utils import daemon_users, disabled_daemons
 
 #: Longest time for daemons to become ready or to stop.
 _TIMEOUT_S: Final = 90.0
@@ -27,6 +28,30 @@ class Services:
         if daemon in disabled_daemons.names(self._paths):
             return False
         return os.access(os.path.join(self._paths.daemons_dir, daemon), os.X_OK)
+
+    def user_problems(self) -> Iterator[str]:
+        """Yield why daemons of this node could not start with users of their own."""
+        for name in daemon_users.daemons():
+            obstacle = daemon_users.obstacle(name, self._paths)
+            allowed = "--allow-root" in disabled_daemons.arguments(self._paths, name)
+            if obstacle and not allowed and self.has(name):
+                yield (
+                    f"{name} would not start: {obstacle}; or let it run as root, with"
+                    f' {disabled_daemons.arguments_name(name)}="--allow-root" in'
+                    f" {disabled_daemons.DEFAULTS}"
+                )
+
+    def check_users(self) -> None:
+        """Refuse a machine with `user_problems`, before anything is changed.
+
+        Raises:
+            OpPrereqError: the daemons of a cluster could not start here.
+        """
+        if problems := list(self.user_problems()):
+            raise errors.OpPrereqError(
+                f"node {self._paths.hostname}: {'; '.join(problems)}",
+                ecodes.ECODE_ENVIRON,
+            )
 
     def start(self, daemon: str, *arguments: str) -> None:
         """Start a daemon; return when it is ready."""

@@ -58,11 +58,14 @@ def set_up(
     """Write the files of a cluster's node, and start its daemons.
 
     Raises:
-        OpPrereqError: this node is in another cluster, or the message is incomplete.
+        OpPrereqError: this node is in another cluster, lacks users of daemons, or the
+            message is incomplete.
         X509CertError: the certificate cannot be used.
         OpExecError: a daemon does not start.
     """
     _check_complete(message, common.check_cluster(paths, message))
+    services = Services(paths, process)
+    services.check_users()
     pem = message[ssh_constants.NDS_NODE_DAEMON_CERTIFICATE]
     cluster_pem, own_pem = _certificates(paths, message, pem.encode())
     values = message[ssh_constants.NDS_SSCONF]
@@ -78,7 +81,6 @@ def set_up(
     # Of a renewal that this node began as the master, before it was lost.
     renewal_note.remove(paths)
     _prepare_storage(paths, values)
-    services = Services(paths, process)
     services.stop_all()
     if message.get(ssh_constants.NDS_START_NODE_DAEMON, False):
         services.start("ganeti-noded")

@@ -50,9 +50,11 @@ def prepare(
     """Install host keys, root's key pair and the keys of the candidates.
 
     Raises:
-        OpPrereqError: this node is in another cluster, or a key is malformed.
+        OpPrereqError: this node is in another cluster, lacks users of daemons, or a
+            key is malformed.
     """
     common.check_cluster(paths, message)
+    Services(paths, process).check_users()
     if update_host_keys(
         paths, message.get(ssh_constants.SSHS_SSH_HOST_KEY, []), dry_run=dry_run
     ):

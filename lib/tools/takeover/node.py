@@ -8,7 +8,7 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -23,7 +23,7 @@ from ganeti.ssconf import SimpleStore
 from ganeti.store import sqlite_file
 from ganeti.tools import common
 from ganeti.tools.takeover import kept, runtimes, services
-from ganeti.utils import daemon_users, disabled_daemons, files
+from ganeti.utils import files
 
 NAME: Final = "take-over-node"
 #: Seconds to wait for the end of another step: daemons may take long to start.
@@ -126,7 +126,7 @@ def _problems(paths: Paths, process: Runner, daemon_util: str) -> list[str]:
         )
     if os.geteuid() != 0:
         problems.append("must run as root")
-    problems += _user_problems(paths, process)
+    problems += Services(paths, process).user_problems()
     for name in runtimes.names(paths):
         try:
             runtimes.convert(
@@ -135,20 +135,6 @@ def _problems(paths: Paths, process: Runner, daemon_util: str) -> list[str]:
         except errors.HypervisorError as err:
             problems.append(str(err))
     return problems
-
-
-def _user_problems(paths: Paths, process: Runner) -> Iterator[str]:
-    """Yield why daemons of ours could not start with users of their own."""
-    installed = Services(paths, process)
-    for name in daemon_users.daemons():
-        obstacle = daemon_users.obstacle(name, paths)
-        allowed = "--allow-root" in disabled_daemons.arguments(paths, name)
-        if obstacle and not allowed and installed.has(name):
-            yield (
-                f"{name} would not start: {obstacle}; or let it run as root, with"
-                f' {disabled_daemons.arguments_name(name)}="--allow-root" in'
-                f" {disabled_daemons.DEFAULTS}"
-            )
 
 
 def _look(_paths: Paths, _process: Runner, _daemon_util: str) -> list[str]:

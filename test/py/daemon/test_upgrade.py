@@ -56,6 +56,11 @@ HOSTS = """\
 192.0.2.12 node2.example.com node2
 """
 MASTER, OTHER = "node1", "node2"
+ADD_USERS = """
+for user in gnt-confd gnt-rapi gnt-mond; do
+  id $user || useradd --system --user-group --shell /usr/sbin/nologin $user || exit 1
+done
+"""
 VERSIONS = "/usr/lib/ganeti/versions"
 
 
@@ -73,6 +78,7 @@ def installed(directory):
     machine = Machine(directory, "base")
     try:
         machine.check(f"rm -rf {' '.join(ABSENT)} /etc/ssh/ssh_host_*")
+        machine.check(ADD_USERS)
         machine.check("python3 -m venv --without-pip /opt/ganeti")
         copy_packages(machine)
         copy_tree(machine, "/root/ganeti")

@@ -10,6 +10,7 @@ from ganeti import errors
 from ganeti.bootstrap import checks
 from ganeti.bootstrap.options import InitOptions
 from ganeti.pathutils import Paths
+from ganeti.utils import daemon_users
 
 NODE, CLUSTER = "n1.example.com", "c1.example.com"
 HOSTS = {NODE: "192.0.2.1", CLUSTER: "192.0.2.100"}
@@ -69,6 +70,21 @@ def test_a_machine_that_is_ready(machine):
     assert (address, port) == ("192.0.2.100", 1811)
     assert options == {"timeout_s": 5.0, "live_port_needed": True}
     assert machine.process.commands == []
+
+
+def test_a_machine_whose_daemons_lack_their_users_is_refused(machine, monkeypatch):
+    text = "no user {}"
+    monkeypatch.setattr(daemon_users, "obstacle", lambda name, _: text.format(name))
+    monkeypatch.setattr(checks.Services, "has", lambda _self, name: "mond" not in name)
+    with pytest.raises(
+        errors.OpPrereqError, match=r"n1\.example\.com: ganeti-confd would"
+    ):
+        machine.gather()
+    defaults = machine.paths.at("/etc/default/ganeti")
+    os.makedirs(os.path.dirname(defaults))
+    with open(defaults, "w") as stream:
+        stream.write("CONFD_ARGS=--allow-root\nRAPI_ARGS=--allow-root\n")
+    machine.gather()
 
 
 @pytest.mark.parametrize(

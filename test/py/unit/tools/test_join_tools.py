@@ -22,7 +22,7 @@ from ganeti.tools import (
     prepare_node_join,
     ssh_update,
 )
-from ganeti.utils import authority, x509
+from ganeti.utils import authority, daemon_users, x509
 
 CLUSTER = "cluster.vc.test"
 UUID = "c0ffee00-1234-4abc-8def-0123456789ab"
@@ -108,6 +108,22 @@ def test_a_node_of_another_cluster_is_refused(paths, runner, server):
         prepare_node_join.prepare(
             paths, runner, join_message(server, cluster_name="other"), dry_run=False
         )
+
+
+def test_a_node_without_the_users_of_daemons_is_refused(
+    paths, runner, server, monkeypatch
+):
+    monkeypatch.setattr(daemon_users, "obstacle", lambda _name, _paths: "no user")
+    monkeypatch.setattr(prepare_node_join.Services, "has", lambda _self, _name: True)
+    for work, message in (
+        (prepare_node_join.prepare, join_message(server)),
+        (node_daemon_setup.set_up, setup_message(server)),
+    ):
+        with pytest.raises(
+            errors.OpPrereqError, match=r"confd would not start: no user"
+        ):
+            work(paths, runner, message, dry_run=False)
+    assert (os.listdir(paths.data_dir), runner.lines) == ([], [])
 
 
 def test_a_node_with_another_certificate_is_refused(paths, runner, server):

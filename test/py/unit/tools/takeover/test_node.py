@@ -10,6 +10,7 @@ from ganeti import errors
 from ganeti.pathutils import Paths
 from ganeti.process import SystemRunner
 from ganeti.tools.takeover import node, services
+from ganeti.utils import daemon_users
 
 NAME = "node1.example.com"
 
@@ -65,7 +66,7 @@ def test_a_daemon_that_could_not_have_its_user_is_a_problem(
 ) -> None:
     no_user = {"ganeti-confd": "no user gnt-confd"}
     monkeypatch.setattr(
-        node.daemon_users, "obstacle", lambda name, _paths: no_user.get(name, "")
+        daemon_users, "obstacle", lambda name, _paths: no_user.get(name, "")
     )
     monkeypatch.setattr(node.Services, "has", lambda _self, _name: True)
     problem = (
