@@ -1,5 +1,6 @@
 """From an error to its message and exit code; the texts are documented."""
 
+import os
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -253,8 +254,13 @@ def describe_unreachable(err: errors.NoMasterError, paths: Paths) -> tuple[str, 
 
 
 def _what_to_start(paths: Paths) -> str:
-    from ganeti.utils import pidfile
+    from ganeti.utils import pidfile, releases
 
+    if os.path.exists(releases.intent_file(paths)):
+        return (
+            "An upgrade of the cluster has begun and not ended. If its command does not"
+            " run any more, go on with: gnt-cluster upgrade --resume"
+        )
     pid = pidfile.live_pid(paths.pid_file("ganeti-masterd"), "ganeti-masterd")
     if pid is None:
         start = f"{_buildconf.TOOLSDIR}/daemon-util start ganeti-masterd"

@@ -13,7 +13,7 @@ from ganeti.masterd import automation
 from ganeti.masterd.calls import Later, method
 from ganeti.masterd.deps import MasterDeps
 from ganeti.objects import Node, Snapshot, params
-from ganeti.repair.journal import Round
+from ganeti.repair.journal import Round, first_error
 from ganeti.repair.node_lives import (
     Death,
     DeathJob,
@@ -331,10 +331,8 @@ def _end(job: Job) -> JobSeen:
     results = [op.result_value() for op in job.ops]
     is_success = job.status.value == "success"
     if not is_success:
-        problems = [errors.decode(result) for result in results]
-        texts = [str(problem) for problem in problems if problem is not None]
-        text = (
-            texts[0] if texts else f"job {job.id} ended with status {job.status.value}"
+        text = first_error(results) or (
+            f"job {job.id} ended with status {job.status.value}"
         )
         return JobSeen(job.id, is_success=False, text=text[:_SHOWN])
     is_off = _says_off(results[-1])

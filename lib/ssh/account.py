@@ -3,13 +3,27 @@
 import os
 import pwd
 
-from ganeti import pathutils
+from ganeti import errors, pathutils
+from ganeti.constants import ecodes
 from ganeti.objects.consoles import ConsoleHost
 
 
 def login_user(paths: pathutils.Paths) -> str:
-    """Return the account on nodes: root; in a virtual cluster, the user who runs it."""
-    return pwd.getpwuid(os.getuid()).pw_name if paths.is_virtual else "root"
+    """Return the account on nodes: root; in a virtual cluster, the user who runs it.
+
+    Raises:
+        OpPrereqError: this machine has no account of that user.
+    """
+    if not paths.is_virtual:
+        return "root"
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        raise errors.OpPrereqError(
+            f"user {os.getuid()}: this machine has no account with this number, which"
+            " the SSH servers of virtual nodes need",
+            ecodes.ECODE_ENVIRON,
+        ) from None
 
 
 def node_environment(paths: pathutils.Paths, node: str) -> dict[str, str]:

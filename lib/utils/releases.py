@@ -16,12 +16,18 @@ from typing import Final, NamedTuple, Self
 
 from ganeti import _buildconf, errors
 from ganeti.constants import ecodes
+from ganeti.pathutils import Paths
 from ganeti.utils import files
 
 _VERSION: Final = re.compile(r"\d{1,5}\.\d{1,5}\.\d{1,5}")
 _CURRENT: Final = "current"
 #: Directories beside ``current`` that are links into the release in use.
 _DIRECTORIES: Final = ("tools", "python")
+
+
+def intent_file(paths: Paths) -> str:
+    """Return the path of the file that says on the master: an upgrade is under way."""
+    return paths.data("intent-to-upgrade")
 
 
 def key(version: str) -> tuple[int, ...]:

@@ -27,7 +27,10 @@ The directory is -C DIR, or the environment variable VCLUSTER_DIR, or one per us
 
 def default_directory() -> str:
     """Return the default directory of this user; short, because of socket paths."""
-    user = pwd.getpwuid(os.getuid()).pw_name
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        user = str(os.getuid())
     return os.environ.get("VCLUSTER_DIR") or f"/tmp/vcluster-{user}"  # noqa: S108
 
 

@@ -14,7 +14,6 @@ from ganeti import errors
 from ganeti.pathutils import Paths
 from ganeti.utils import files, releases
 
-_INTENT: Final = "intent-to-upgrade"
 _STEPS: Final = "intent-to-upgrade.steps"
 _MODE: Final = 0o600
 #: In order. `Journal.steps` leaves out what one direction does not need. Releases read
@@ -118,7 +117,7 @@ def read_intent(paths: Paths) -> Intent | None:
     Raises:
         ConfigurationError: the file is damaged.
     """
-    path = paths.data(_INTENT)
+    path = releases.intent_file(paths)
     try:
         text = files.read_file(path, max_size=1000).decode(errors="replace")
     except FileNotFoundError:
@@ -158,7 +157,7 @@ def begin(paths: Paths, journal: Journal) -> None:
     """Record the beginning, or that another process goes on; durable."""
     save(paths, journal)
     text = f"{journal.old},{journal.new},{os.getpid()}\n"
-    files.write_file(paths.data(_INTENT), text.encode(), mode=_MODE)
+    files.write_file(releases.intent_file(paths), text.encode(), mode=_MODE)
 
 
 def save(paths: Paths, journal: Journal) -> None:
@@ -169,5 +168,5 @@ def save(paths: Paths, journal: Journal) -> None:
 
 def end(paths: Paths) -> None:
     """Remove the record, the intent first."""
-    for name in (_INTENT, _STEPS):
-        files.remove_file(paths.data(name))
+    for path in (releases.intent_file(paths), paths.data(_STEPS)):
+        files.remove_file(path)

@@ -198,6 +198,17 @@ def test_nobody_listens(node):
     )
 
 
+def test_nobody_listens_during_an_upgrade(node):
+    root, environ = node
+    (root / "var/lib/ganeti/ssconf_master_node").write_text("n1.tst\n")
+    (root / "var/lib/ganeti/intent-to-upgrade").write_text("4.0.0,4.0.1,7\n")
+    master = FakeMaster()
+    master.down = errors.NoMasterError(f"{root}/var/run/ganeti/socket/ganeti-query")
+    done = commands.run("gnt-cluster version", master, environ=environ)
+    assert "go on with: gnt-cluster upgrade --resume\n" in done.err
+    assert "daemon-util start" not in done.err
+
+
 def test_a_master_daemon_that_does_not_listen_yet(node):
     root, environ = node
     (root / "var/lib/ganeti/ssconf_master_node").write_text("n1.tst\n")

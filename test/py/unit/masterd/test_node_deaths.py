@@ -268,6 +268,15 @@ def test_a_job_that_is_gone_has_failed(site):
     )
 
 
+def test_a_job_that_failed_has_its_text(site):
+    switch(site)
+    change(site, ops=({**DELAY, "on_nodes": ["gone.example.com"]},))
+    job = site.client.call("QueryNodeDeaths", [False])["state"]["deaths"][0]["job"]
+    assert job_status(site.client, job) == "error"
+    (end,) = facts(site, probe=False)["ended"]
+    assert end["text"] == "Node 'gone.example.com' not known"
+
+
 def test_the_state_survives_a_restart_and_is_in_metrics_and_limits(site):
     switch(site)
     change(site, phase="suspected", job=0, ops=())

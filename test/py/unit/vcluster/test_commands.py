@@ -5,6 +5,9 @@ import sys
 
 import pytest
 
+from ganeti import errors
+from ganeti.pathutils import Paths
+from ganeti.ssh import account
 from ganeti.vcluster import (
     agent,
     commands,
@@ -292,6 +295,17 @@ def test_the_directory_is_that_of_the_environment_or_of_the_user(monkeypatch):
     assert commands.default_directory() == "/srv/vc"
     monkeypatch.delenv("VCLUSTER_DIR")
     assert commands.default_directory().startswith("/tmp/vcluster-")
+
+
+def test_a_user_without_an_account_gets_one_sentence(monkeypatch):
+    def getpwuid(uid):
+        raise KeyError(uid)
+
+    monkeypatch.setattr("pwd.getpwuid", getpwuid)
+    monkeypatch.delenv("VCLUSTER_DIR", raising=False)
+    assert commands.default_directory() == f"/tmp/vcluster-{os.getuid()}"
+    with pytest.raises(errors.OpPrereqError, match="has no account with this number"):
+        account.login_user(Paths("/srv/n1", "n1"))
 
 
 @pytest.mark.usefixtures("layout", "control")
