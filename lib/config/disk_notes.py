@@ -81,6 +81,8 @@ class DiskNotes:
         self.news = threading.Event()
         self._own: dict[str, list[str]] = {}
         self._held: set[str] = set()
+        #: Keys of notes that are being removed; the store may still have them.
+        self._ended: set[str] = set()
         #: Key of the note that is being swept.
         self._swept: str | None = None
 
@@ -143,6 +145,7 @@ class DiskNotes:
         """
         with self.lock:
             keys = self._own.pop(owner, [])
+            self._ended.update(keys)
         if keys:
             self._remove(keys)
 
@@ -218,6 +221,8 @@ class DiskNotes:
                 change = Document(_TABLE, key, msgspec.json.encode(rest))
                 with contextlib.suppress(errors.StorageError, errors.TermError):
                     self._store.commit_soon([change])
+            if is_clean:
+                self._ended.add(key)
         if is_clean:
             self._remove([key])
 
@@ -288,11 +293,16 @@ class DiskNotes:
         ]
 
     def all_directories(self, but: str) -> set[tuple[str, str]]:
-        """Return the directories of all notes but one; the caller holds the lock."""
+        """Return the directories of all notes but one; the caller holds the lock.
+
+        Notes that have ended have none: nobody would remove them otherwise.
+        """
+        rows = dict(self._store.scan(_TABLE, _PREFIX))
+        self._ended.intersection_update(rows)
         return {
             place
-            for key, data in self._store.scan(_TABLE, _PREFIX)
-            if key != but
+            for key, data in rows.items()
+            if key != but and key not in self._ended
             for place in _decode(key, data).directories
         }
 

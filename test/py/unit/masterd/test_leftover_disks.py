@@ -137,6 +137,20 @@ def test_a_directory_that_another_job_uses_stays():
     assert site.rpc.called("file_storage_dir_remove") == []
 
 
+def test_a_directory_of_two_notes_goes_with_the_second_of_them():
+    """The store may still have the first note when the second one is swept."""
+    site = Site()
+    notes, removals = site.config.disk_notes, []
+    notes.add("7/1", DiskNote("web1", (), ((DIRECTORY, N1),)))
+    notes.leave("7/1")
+    site.store.commit_soon = removals.append
+    assert site.leftover.sweep()
+    assert site.rpc.called("file_storage_dir_remove") == [(N1, (DIRECTORY,))]
+    for changes in removals:
+        site.store.commit(changes)
+    assert site.notes() == []
+
+
 def test_after_a_stop_no_removal_begins():
     site = Site()
     site.leftover.stop()
