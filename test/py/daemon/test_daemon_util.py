@@ -1,6 +1,7 @@
 """daemon-util with a real node daemon in a virtual root."""
 
 import contextlib
+import fcntl
 import os
 import pathlib
 import signal
@@ -128,6 +129,25 @@ def test_a_start_during_a_stop_leaves_a_daemon_that_serves(node):
         assert util(node, "start", "ganeti-noded").returncode == 0
     assert not node.ask().failed
     assert pidfile.read_pid(pid_file) != old
+
+
+def test_a_stop_removes_the_pid_file_of_a_daemon_that_still_has_its_lock(node):
+    """A daemon with a user of its own empties the file, and ends a moment later."""
+    path = pathlib.Path(node.paths.pid_file("ganeti-confd"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        waiter = f":{os.fstat(file.fileno()).st_ino} "
+        fcntl.flock(file, fcntl.LOCK_EX)
+        stop = threading.Thread(target=util, args=(node, "stop", "ganeti-confd"))
+        stop.start()
+
+        def waits():
+            lines = pathlib.Path("/proc/locks").read_text().splitlines()
+            return any("->" in line and waiter in line for line in lines)
+
+        until("the command waits for the lock", waits)
+    stop.join()
+    assert not path.exists()
 
 
 def test_of_two_starts_at_once_both_find_a_daemon_that_serves(node):
