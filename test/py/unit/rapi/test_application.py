@@ -8,6 +8,7 @@ import urllib.parse
 import pytest
 
 from fakes.clocks import FakeClock
+from fakes.fuzz_inputs import NAMES
 from fakes.rapi_master import BODIES, CREATE, Browser, RapiMaster
 from ganeti import errors
 from ganeti.rapi import fields, handlers, openapi, resources, users
@@ -25,17 +26,6 @@ owner pw write,root
 web pw write:/2/instances/web*
 poster pw post:*
 """
-NAMES = {
-    "[instance_name]": "web1",
-    "[node_name]": "n1",
-    "[group_name]": "default",
-    "[network_name]": "lan",
-    "[filter_uuid]": "rule-1",
-    "[job_id]": "1",
-    "[incident_uuid]": "incident-1",
-    "[disk_index]": "0",
-    "[resource]": "node",
-}
 #: Query arguments and bodies without which a resource answers 400.
 ARGUMENTS = {
     "/2/query/[resource]": "fields=name",
