@@ -6,12 +6,13 @@ one that the same command, on the new master, does or finds done.
 """
 
 import contextlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from ganeti import errors
 from ganeti.cli import plans, prompts
 from ganeti.cli.context import CommandContext
+from ganeti.client import alone as only
 from ganeti.client.cluster import epo_plan, remote
 from ganeti.client.cluster.epo_plan import Row
 from ganeti.constants import ecodes, exitcodes
@@ -25,22 +26,12 @@ _REST: Final = "as the master, go on with the named nodes"
 _FOLLOWED: Final = 'log=$1; shift; "$@" </dev/null 2>&1 | tee -a -p "$log"'
 
 
-@contextlib.contextmanager
-def alone(ctx: CommandContext) -> Iterator[None]:
+def alone(ctx: CommandContext) -> contextlib.AbstractContextManager[None]:
     """Keep other commands that take the role out. Raises OpPrereqError if one runs."""
-    from ganeti.utils import files
-
-    with contextlib.ExitStack() as stack:
-        try:
-            path = f"{ctx.paths.lock_dir}/{_LOCK}"
-            stack.enter_context(files.locked(path, timeout_s=0))
-        except errors.LockError as err:
-            raise errors.OpPrereqError(
-                "another gnt-cluster epo --become-master runs on this node; its output"
-                f" is in {_log(ctx)}",
-                ecodes.ECODE_STATE,
-            ) from err
-        yield
+    problem = (
+        "another gnt-cluster epo --become-master runs on this node; its output is in"
+    )
+    return only.alone(ctx, _LOCK, f"{problem} {_log(ctx)}")
 
 
 def take_role(ctx: CommandContext) -> int | None:

@@ -1,15 +1,14 @@
 """``upgrade``: change to another installed release of this software, on all nodes."""
 
-import contextlib
 import os
 import sys
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from ganeti import errors
 from ganeti.cli import local, plans
 from ganeti.cli.app import CliError
 from ganeti.cli.context import CommandContext
+from ganeti.client.alone import alone
 from ganeti.constants import ecodes, exitcodes, versions
 from ganeti.utils import files, releases
 
@@ -41,7 +40,7 @@ def run(ctx: CommandContext) -> int:
             " and have no releases of their own",
             ecodes.ECODE_ENVIRON,
         )
-    with _alone(ctx):
+    with alone(ctx, _LOCK, "another gnt-cluster upgrade runs on this node"):
         plan, nodes = _plan(ctx)
         if plans.wanted(ctx):
             return plans.show(ctx, [], before=plan.steps)
@@ -86,21 +85,3 @@ def _hand_over(version: str) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(program, [program, "upgrade", "--resume"])  # noqa: S606
-
-
-@contextlib.contextmanager
-def _alone(ctx: CommandContext) -> Iterator[None]:
-    """Keep other upgrades out.
-
-    Raises:
-        OpPrereqError: one runs.
-    """
-    with contextlib.ExitStack() as stack:
-        try:
-            path = f"{ctx.paths.lock_dir}/{_LOCK}"
-            stack.enter_context(files.locked(path, timeout_s=0))
-        except errors.LockError as err:
-            raise errors.OpPrereqError(
-                "another gnt-cluster upgrade runs on this node", ecodes.ECODE_STATE
-            ) from err
-        yield
