@@ -351,7 +351,7 @@ USAGE = 2
 
 def command_tables():
     for row in pkgutil.iter_modules(programs.__path__):
-        if row.name != "htools":
+        if row.ispkg and row.name != "htools":
             yield importlib.import_module(
                 f"{programs.__name__}.{row.name}.table"
             ).PROGRAM
