@@ -240,8 +240,9 @@ def progress(cluster):
 def being_sent(cluster):
     """Create a guest that node2 sends slowly to node3; return the job."""
     cluster.check(
-        *("gnt-instance", "add", "-H", "kvm", "-t", "sharedfile", "-s", "32M"),
-        *("-B", "memory=96M", "-o", "tiny+default", "--no-nics", "-n", "node2", GUEST),
+        *("gnt-instance", "add", *guests.with_ballast(cluster.directory)),
+        *("-t", "sharedfile", "-s", "32M", "-o", "tiny+default", "--no-nics"),
+        *("-n", "node2", GUEST),
     )
     op = {"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": GUEST, "reason": []}
     with contextlib.closing(cluster.luxi()) as client:

@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from fakes import guests
 from fakes.patience import PATIENCE_S, has_ended, job_status, until
 from ganeti.masterd import service
 
@@ -18,10 +19,7 @@ pytestmark = pytest.mark.daemon
 GUEST = "drill.vc.test"
 #: Guests that have not booted do not hear the power button.
 NOW = ("--shutdown-timeout=0",)
-KVM = (
-    *("-H", "kvm", "-t", "sharedfile", "-s", "32M", "-B", "memory=96M"),
-    *("-o", "tiny+default", "--no-nics"),
-)
+ADD = (*("-t", "sharedfile", "-s", "32M", "-o", "tiny+default", "--no-nics"),)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +32,8 @@ def cluster(cluster_of):
 @pytest.fixture
 def guest(cluster):
     """A guest that runs on node2; it is gone after the test."""
-    cluster.check("gnt-instance", "add", *KVM, "-n", "node2", GUEST)
+    kvm = guests.with_ballast(cluster.directory)
+    cluster.check("gnt-instance", "add", *ADD, *kvm, "-n", "node2", GUEST)
     yield GUEST
     cluster.run("gnt-instance", "remove", "-f", *NOW, "--ignore-failures", GUEST)
 

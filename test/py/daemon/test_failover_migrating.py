@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from fakes import guests
 from fakes.patience import job_end, until
 from ganeti import errors
 from ganeti.hypervisor.kvm.files import Files
@@ -28,8 +29,9 @@ def cluster(cluster_of):
     made = cluster_of(3, "kvm,fake")
     made.check("gnt-cluster", "modify", "-H", "kvm:migration_bandwidth=1")
     made.check(
-        *("gnt-instance", "add", "-H", "kvm", "-t", "sharedfile", "-s", "32M"),
-        *("-B", "memory=96M", "-o", "tiny+default", "--no-nics", "-n", "node2", GUEST),
+        *("gnt-instance", "add", *guests.with_ballast(made.directory)),
+        *("-t", "sharedfile", "-s", "32M", "-o", "tiny+default", "--no-nics"),
+        *("-n", "node2", GUEST),
     )
     made.wait_until_clean()
     return made

@@ -49,6 +49,15 @@ def states(cluster):
     }
 
 
+def pids_of(cluster, node, name, *arguments):
+    """Return the process numbers of a program that runs with some arguments."""
+    return [
+        process.pid
+        for process in cluster.control.processes_on(cluster.node(node))
+        if process.name == name and set(arguments) <= set(process.arguments)
+    ]
+
+
 def are_off(cluster):
     return all(
         cluster.control.processes_on(cluster.node(name)) == []
@@ -116,12 +125,24 @@ def test_the_role_moves_before_the_master_goes_off_and_stays_there(cluster):
         words = ("gnt-cluster", "epo", "-f", "node1", "node3")
         results.append(cluster.run(*words, timeout_s=PATIENCE_S))
 
+    def taking():
+        return pids_of(cluster, "node2", "gnt-cluster", "--become-master")
+
     thread = threading.Thread(target=first)
     thread.start()
-    until("node2 takes the role", lambda: log.exists() and log.stat().st_size)
-    for process in cluster.control.processes_on(cluster.node("node2")):
-        if process.name == "gnt-cluster":
-            os.kill(process.pid, signal.SIGKILL)
+    pids = until("node2 begins to take the role", taking)
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    # The old master daemon does not end, so the command waits for it in the middle.
+    (old,) = pids_of(cluster, "node1", "ganeti-masterd")
+    os.kill(old, signal.SIGSTOP)
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+    text = "Setting master to node2"
+    until("node2 takes the role", lambda: log.exists() and text in log.read_text())
+    for pid in taking():
+        os.kill(pid, signal.SIGKILL)
+    os.kill(old, signal.SIGCONT)
     thread.join()
     assert results[0].code == 1
     go_on = results[0].stderr.splitlines()[-1].partition("type there: ")[2]

@@ -43,6 +43,20 @@ def kvm_instance(name: str, params: dict[str, Any], **more: Any) -> dict[str, An
     return nodes.instance(name, hypervisor="kvm", hvparams=params, **more)
 
 
+def with_ballast(directory: str, memory_mib: int = 96) -> tuple[str, ...]:
+    """Return options of ``gnt-instance add`` for a guest that takes long to migrate.
+
+    A guest that has hardly begun uses little memory, and empty pages are not sent: at
+    1 MiB/s it may be gone before a test looks. This one has something in all its memory
+    but 32 MiB, from the start.
+    """
+    path = pathlib.Path(directory, "ballast")
+    if not path.exists():
+        path.write_bytes(b"x" * ((memory_mib - 32) << 20))
+    loader = f"-device loader\\,file={path}\\,addr={16 << 20}\\,force-raw=on"
+    return ("-H", f"kvm:kvm_extra={loader}", "-B", f"memory={memory_mib}M")
+
+
 @contextlib.contextmanager
 def short_directory():
     """Make a directory whose name leaves room for socket paths, and end what is there.
