@@ -42,6 +42,8 @@ class RunResult:
         stderr: its error output, decoded; empty when merged into stdout.
         timed_out: it was killed at its time limit.
         too_long: it was killed because it printed too much.
+        printed: bytes that it had printed to one output then.
+        max_output: bytes that it could print.
     """
 
     argv: tuple[str, ...]
@@ -51,6 +53,8 @@ class RunResult:
     stderr: str
     timed_out: bool = False
     too_long: bool = False
+    printed: int = 0
+    max_output: int = 0
 
     @property
     def failed(self) -> bool:
@@ -66,7 +70,10 @@ class RunResult:
         if self.timed_out:
             return "did not end in time and was killed"
         if self.too_long:
-            return "printed too much and was killed"
+            return (
+                f"printed too much (wanted at most {self.max_output} bytes, found"
+                f" {self.printed} or more) and was killed"
+            )
         if self.signal is not None:
             return f"was ended by signal {self.signal}"
         return f"exited with code {self.code}"
@@ -521,6 +528,8 @@ class _Ended:
 
     timed_out: bool = False
     too_long: bool = False
+    printed: int = 0
+    max_output: int = 0
 
 
 def _result(
@@ -532,8 +541,7 @@ def _result(
         signal=-code if code < 0 else None,
         stdout=stdout.decode(errors="replace"),
         stderr=stderr.decode(errors="replace"),
-        timed_out=ended.timed_out,
-        too_long=ended.too_long,
+        **dataclasses.asdict(ended),
     )
 
 
@@ -561,14 +569,15 @@ class _Bounded:
             os.set_blocking(stream.fileno(), False)
             ready.register(stream, selectors.EVENT_READ, (self, stream))
 
-    def take(self, ready: selectors.BaseSelector, stream: IO[bytes]) -> bool:
-        """Read an output; return whether it is too long."""
+    def take(self, ready: selectors.BaseSelector, stream: IO[bytes]) -> int:
+        """Read an output; return its bytes if it is too long, else 0."""
         data = os.read(stream.fileno(), min(self._max_output + 1, _READ_BYTES))
         self._printed[stream] += data
         if not data:
             ready.unregister(stream)
             self._open.discard(stream)
-        return len(self._printed[stream]) > self._max_output
+        printed = len(self._printed[stream])
+        return printed if printed > self._max_output else 0
 
     def finish(self, ready: selectors.BaseSelector, ended: _Ended) -> RunResult:
         """Kill the remains of the session; return the result."""
@@ -647,8 +656,10 @@ class _Crowd:
                 ended.add(running)
             elif running in self._running:
                 printed.add(running)
-                if running.take(ready, stream):
-                    self._end(ready, running, _Ended(too_long=True))
+                if printed_bytes := running.take(ready, stream):
+                    limit = self._limits.max_output
+                    ended_by = _Ended(False, True, printed_bytes, limit)
+                    self._end(ready, running, ended_by)
         # Read all output that was written before the end, then report the end.
         for running in (ended - printed) & self._running.keys():
             self._end(ready, running, _Ended())

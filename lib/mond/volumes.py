@@ -1,8 +1,9 @@
 """Logical volumes of this node, from the JSON report of lvs(8). Pure."""
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
+
+from ganeti import serializer
 
 #: Field of lvs -> member of the answer, and its type.
 _FIELDS: Final[dict[str, tuple[str, type]]] = {
@@ -42,10 +43,11 @@ def parse(text: str, instances: Mapping[tuple[str, str], str]) -> list[dict[str,
         instances: name of the instance by volume group and volume.
 
     Raises:
-        ValueError: the text has another form.
+        ParseError: the text is not JSON.
+        ValueError: it has another form.
     """
     try:
-        reports = json.loads(text)["report"]
+        reports = serializer.load(text)["report"]
         rows = [row for part in reports for row in part.get("lv", part.get("seg", []))]
         return [
             {

@@ -1,16 +1,15 @@
 """``mon-collector``: print one report of the monitoring agent, collected now."""
 
 import argparse
-import json
 import os
 import sys
 import time
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from ganeti import errors, ssconf
+from ganeti import errors, serializer, ssconf
 from ganeti.confd import ConfdClient
 from ganeti.confd.client import Result
 from ganeti.constants import confd, daemons, exitcodes, mond, versions
@@ -19,6 +18,8 @@ from ganeti.mond.sources import Sources, minor_owners
 from ganeti.pathutils import Paths, from_environ
 from ganeti.utils import arguments, files, netutils
 from ganeti.utils.control_chars import escape
+
+T = TypeVar("T")
 
 NAME: Final = "mon-collector"
 _CONFD: Final = "ganeti-confd"
@@ -128,14 +129,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _data(options: argparse.Namespace, paths: Paths) -> Any:
     name = options.name
     if name == mond.DATA_COLLECTOR_DISK_STATS and options.file:
-        return disk_stats.parse(_text(options.file))
+        return _parsed(options.file, disk_stats.parse)
     sources = _sources(options, paths)
     if name == mond.DATA_COLLECTOR_DRBD and (
         options.drbd_status or options.drbd_pairing
     ):
         pairing = options.drbd_pairing
-        owners = minor_owners(_json(pairing)) if pairing else sources.minor_owners()
-        return drbd_status.parse(_text(options.drbd_status or _DRBD), owners)
+        owners = (
+            minor_owners(_parsed(pairing, serializer.load))
+            if pairing
+            else sources.minor_owners()
+        )
+        return _parsed(
+            options.drbd_status or _DRBD, lambda text: drbd_status.parse(text, owners)
+        )
     if name == mond.DATA_COLLECTOR_LV and (options.file or options.instances):
         return _volumes(options, sources)
     collect = _BY_NAME[name].collect
@@ -144,22 +151,38 @@ def _data(options: argparse.Namespace, paths: Paths) -> Any:
 
 
 def _volumes(options: argparse.Namespace, sources: Sources) -> Any:
-    text = _text(options.file) if options.file else sources.ask("volumes", "")
-    if not options.instances:
-        return volumes.parse(text, sources.volume_owners())
+    owners = (
+        _parsed(options.instances, _owners)
+        if options.instances
+        else sources.volume_owners()
+    )
+    if options.file:
+        return _parsed(options.file, lambda text: volumes.parse(text, owners))
+    return volumes.parse(sources.ask("volumes", ""), owners)
+
+
+def _owners(text: str) -> dict[tuple[str, str], str]:
     owners: dict[tuple[str, str], str] = {}
     try:
         pairs = msgspec.convert(
-            _json(options.instances), list[tuple[dict[str, Any], list[dict[str, Any]]]]
+            serializer.load(text), list[tuple[dict[str, Any], list[dict[str, Any]]]]
         )
     except msgspec.ValidationError as err:
         raise ValueError(
-            f"{options.instances}: wanted a list of pairs, an instance and the list of"
-            f" its disks: {err}"
+            f"wanted a list of pairs, an instance and the list of its disks: {err}"
         ) from err
     for instance, disks in pairs:
         owners |= volumes.volumes_of(str(instance.get("name")), disks)
-    return volumes.parse(text, owners)
+    return owners
+
+
+def _parsed(path: str, parse: Callable[[str], T]) -> T:
+    """Return the parsed text of a file; an error of the parser names the file."""
+    text = _text(path)
+    try:
+        return parse(text)
+    except (errors.GenericError, ValueError) as err:
+        raise ValueError(f"{path}: {err}") from err
 
 
 def _text(path: str) -> str:
@@ -169,13 +192,6 @@ def _text(path: str) -> str:
     if len(data) > files.MAX_READ:
         raise ValueError(f"{path}: larger than {files.MAX_READ} bytes")
     return data.decode(errors="replace")
-
-
-def _json(path: str) -> Any:
-    try:
-        return json.loads(_text(path))
-    except ValueError as err:
-        raise ValueError(f"{path}: not JSON: {err}") from err
 
 
 def _sources(options: argparse.Namespace, paths: Paths) -> Sources:

@@ -117,7 +117,7 @@ class Layout:
     def environment(self, node: Node) -> dict[str, str]:
         """Return the environment of programs on a node."""
         system = "/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin"
-        path = f"{self.bindir}:{_buildconf.SBINDIR}:{system}"
+        path = f"{self.bindir}:{_buildconf.SBINDIR}:{_buildconf.BINDIR}:{system}"
         env = {"PATH": path, "LC_ALL": "C.UTF-8", "HOME": node.root}
         if self.isolated:
             return env | {"HOME": "/root"}

@@ -121,6 +121,7 @@ def make_node(node: layout_module.Node, hosts: str) -> None:
         f"export {ROOTDIR_ENV}={shlex.quote(node.root)}\n"
         f"export {HOSTNAME_ENV}={node.name}\n"
         f"export PATH={shlex.quote(_buildconf.SBINDIR)}:"
+        f"{shlex.quote(_buildconf.BINDIR)}:"
         f'{shlex.quote(_buildconf.TOOLSDIR)}:"$PATH"\nexec "$@"\n'
     )
     for path, text, mode in (

@@ -18,7 +18,7 @@ WRONG_CLOCK = "it was signed over 300 seconds away from our time"
 EVACUATE = '{"status": "evacuate"}'
 #: Name of a case -> the diagnose command of node2, the reason in journal and logs.
 COMMANDS = {
-    "megabytes": ("exec yes", "printed too much and was killed"),
+    "megabytes": ("exec yes", "printed too much (wanted at most"),
     "no JSON": ("echo evacuate", "is not JSON"),
     "a list": (f"echo '[{EVACUATE}]'", "is not a JSON object"),
     "no status": ("""echo '{"status": "burn"}'""", "no known status"),

@@ -2,6 +2,8 @@
 
 import pytest
 
+from ganeti.constants import exitcodes
+from ganeti.mond import sources
 from ganeti.tools import mon_collector
 
 
@@ -22,3 +24,27 @@ def test_the_completion_names_kinds_of_arguments(capsys):
         mon_collector.main(["lv", "--help-completion"])
     lines = capsys.readouterr().out.splitlines()
     assert {"-f,--file file", "-a,--address host", "-p,--port integer"} < set(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [("[", "not JSON"), ("[" * 200_000, "not JSON: nested too deeply"), ("{}", "")],
+    ids=["broken", "deep", "other"],
+)
+@pytest.mark.parametrize(
+    "arguments",
+    [["lv", "-f", "{}"], ["lv", "-f", "{}", "-i", "{}"], ["drbd", "-s", "{}"]],
+    ids=lambda arguments: "".join(arguments[::2]),
+)
+def test_a_file_that_cannot_be_read_is_named(
+    tmp_path, capsys, monkeypatch, arguments, text, problem
+):
+    monkeypatch.setattr(sources.Sources, "minor_owners", lambda _self: {})
+    monkeypatch.setattr(sources.Sources, "volume_owners", lambda _self: {})
+    path = tmp_path / "data"
+    path.write_text(text)
+    words = [word.format(path) for word in arguments]
+    assert mon_collector.main(words) == exitcodes.EXIT_FAILURE
+    error = capsys.readouterr().err
+    assert error.startswith(f"mon-collector: {words[0]}: {path}: ")
+    assert problem in error or words[0] == "drbd"

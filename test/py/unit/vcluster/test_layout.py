@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from fakes import patience
-from ganeti import errors
+from ganeti import _buildconf, errors
 from ganeti.backend import power
 from ganeti.vcluster import agent, lifecycle, node_directories, processes
 from ganeti.vcluster import layout as lay
@@ -61,6 +61,8 @@ def test_programs_of_a_simple_node_know_its_root_those_of_isolated_do_not(tmp_pa
     node = simple.nodes[1]
     assert simple.environment(node)["GANETI_ROOTDIR"] == node.root
     assert "GANETI_ROOTDIR" not in isolated.environment(node)
+    places = {_buildconf.SBINDIR, _buildconf.BINDIR}
+    assert places < set(simple.environment(node)["PATH"].split(":"))
     assert simple.paths(node).root == node.root
     assert isolated.paths(node).root == ""
     assert (simple.ssh_port, isolated.ssh_port) == (2022, 22)

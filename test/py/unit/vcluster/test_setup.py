@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from ganeti import errors
+from ganeti import _buildconf, errors
 from ganeti.vcluster import setup
 
 
@@ -27,12 +27,18 @@ def options(directory, **more):
 def test_nodes_have_wrappers_hosts_and_addresses(tmp_path):
     setup.set_up(options(tmp_path))
     done = subprocess.run(
-        [tmp_path / "node2/cmd", "sh", "-c", "echo $GANETI_ROOTDIR $GANETI_HOSTNAME"],
+        [
+            *(tmp_path / "node2/cmd", "sh", "-c"),
+            "echo $GANETI_ROOTDIR $GANETI_HOSTNAME; echo $PATH",
+        ],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert done.stdout == f"{tmp_path}/node2 node2\n"
+    names, path = done.stdout.splitlines()
+    assert names == f"{tmp_path}/node2 node2"
+    places = [_buildconf.SBINDIR, _buildconf.BINDIR, _buildconf.TOOLSDIR]
+    assert path.split(":")[:3] == places
     assert (tmp_path / "hosts").read_text().splitlines() == [
         "192.0.2.1 cluster",
         "192.0.2.10 node1",
