@@ -23,7 +23,7 @@ from ganeti.hypervisor.kvm import (
     taps,
 )
 from ganeti.hypervisor.kvm.files import Files
-from ganeti.hypervisor.kvm.qmp import Qmp
+from ganeti.hypervisor.kvm.qmp import Qmp, run_state
 from ganeti.objects.filled import InstanceX
 from ganeti.utils import files as file_utils
 
@@ -131,7 +131,7 @@ def _refuse_running(guest: Files) -> None:
         return
     try:
         with Qmp(guest.control("qmp"), guest.name) as qmp:
-            word = qmp.execute("query-status")["status"]
+            word = run_state(qmp)
     except errors.HypervisorError as err:
         if os.path.exists(guest.arrival_marker):
             return
@@ -170,7 +170,7 @@ def _go_on(effects: NodeEffects, guest: Files) -> None:
     end = effects.clock.monotonic() + migration.ARRIVAL_S
     while True:
         with Qmp(guest.control("qmp"), guest.name) as qmp:
-            word = qmp.execute("query-status")["status"]
+            word = run_state(qmp)
             is_here = word in migration.ALIVE or word in migration.HALTED
             if is_here or (word in migration.PAUSED and _stays_paused(guest)):
                 file_utils.remove_file(guest.arrival_marker)

@@ -11,7 +11,7 @@ import itertools
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict
 
 from ganeti import errors
 from ganeti.hypervisor.base import (
@@ -47,13 +47,17 @@ from ganeti.hypervisor.kvm import (
     tpm,
 )
 from ganeti.hypervisor.kvm.files import Files
-from ganeti.hypervisor.kvm.qmp import Qmp
+from ganeti.hypervisor.kvm.qmp import Qmp, checked, run_state
 from ganeti.objects.filled import DiskX, InstanceX, NicX
 from ganeti.utils import files as file_utils
 from ganeti.utils import netlink
 
 #: Seconds that an emulator may take to end after ``quit``.
 _QUIT_WAIT_S = 5.0
+
+
+class _Balloon(TypedDict):
+    actual: int
 
 
 class KvmHypervisor(Hypervisor):
@@ -140,7 +144,7 @@ class KvmHypervisor(Hypervisor):
             files.end_process(self._effects, guest)
             return
         with Qmp(guest.control("qmp"), name) as qmp:
-            word = qmp.execute("query-status")["status"]
+            word = run_state(qmp)
             # One that has left cannot answer its power button, and never goes on here.
             if word == "shutdown" or sending.has_departed(guest, word):
                 qmp.execute("quit")
@@ -172,7 +176,7 @@ class KvmHypervisor(Hypervisor):
             return None
         try:
             with Qmp(guest.control("qmp"), guest.name) as qmp:
-                return arriving.arrival(guest, qmp.execute("query-status")["status"])
+                return arriving.arrival(guest, run_state(qmp))
         except errors.HypervisorError:
             return None
 
@@ -246,7 +250,7 @@ class KvmHypervisor(Hypervisor):
             contextlib.suppress(errors.HypervisorError),
             Qmp(guest.control("kvmd"), name) as qmp,
         ):
-            word = qmp.execute("query-status")["status"]
+            word = run_state(qmp)
             with contextlib.suppress(errors.HypervisorError):
                 word = sending.end_cut(guest, qmp, word)
             arrival = arriving.arrival(guest, word)
@@ -256,7 +260,7 @@ class KvmHypervisor(Hypervisor):
             if arrival is not None:
                 # One that waits for the word of its source does not run.
                 state = GuestState.SHUTDOWN
-            memory = qmp.execute("query-balloon")["actual"] // MIB
+            memory = checked(qmp, "query-balloon", _Balloon)["actual"] // MIB
             stuck_s = progress.stuck_s(self._effects, guest, pid, qmp)
         used = files.cpu_time_s(pid)
         return InstanceInfo(name, str(pid), memory, vcpus, state, used, stuck_s)

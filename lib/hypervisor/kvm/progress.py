@@ -10,8 +10,7 @@ computes.
 
 import contextlib
 import os
-from collections.abc import Mapping
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import msgspec
 
@@ -19,7 +18,7 @@ from ganeti import errors
 from ganeti.hypervisor.base import NodeEffects
 from ganeti.hypervisor.kvm import agent, files, taps
 from ganeti.hypervisor.kvm.files import Files
-from ganeti.hypervisor.kvm.qmp import Qmp
+from ganeti.hypervisor.kvm.qmp import Qmp, checked
 from ganeti.utils import files as file_utils
 
 #: Seconds without input and output until a guest is stuck: if its agent fell silent,
@@ -28,11 +27,27 @@ SILENT_S: Final = 180.0
 QUIET_S: Final = 300.0
 #: Seconds after its arrival for which a guest that makes progress is observed.
 OBSERVED_S: Final = 900.0
+#: Seconds until an agent that did not answer is asked again.
+_AGAIN_S: Final = 60.0
 #: Least part of one processor that a guest which spins uses, or waits for.
 _BUSY: Final = 0.9
-_OPERATIONS: Final = ("rd_operations", "wr_operations", "flush_operations")
 _MAX_NOTE: Final = 1000
 _FRAMES: Final = "/sys/class/net/{tap}/statistics/rx_packets"
+
+
+class _Counters(msgspec.Struct, frozen=True):
+    rd_operations: int
+    wr_operations: int
+    flush_operations: int
+
+
+class _BlockRow(msgspec.Struct, frozen=True):
+    stats: _Counters
+
+
+class _CharRow(msgspec.Struct, frozen=True):
+    label: str
+    is_open: bool = msgspec.field(name="frontend-open")
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +61,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
         cpu_s: processor time that the emulator used or waited for.
         is_silent: whether it had an agent that does not answer; None before the
             question.
+        asked: monotonic time of the last question to it.
     """
 
     pid: int
@@ -54,6 +70,12 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     work: int
     cpu_s: float
     is_silent: bool | None = None
+    asked: float = 0.0
+
+    def is_due(self, now: float) -> bool:
+        """Return whether its agent is to be asked, once more if it did not answer."""
+        is_first = self.is_silent is None
+        return is_first or (self.is_silent is True and now - self.asked >= _AGAIN_S)
 
     def after(self, now: float, work: int, cpu_s: float) -> Self | None:
         """Return the note after a look; None if the guest needs no further one."""
@@ -106,7 +128,7 @@ def stuck_s(effects: NodeEffects, guest: Files, pid: int, qmp: Qmp) -> float:
     note = before.after(now, _work(guest, qmp), cpu_s) if before.pid == pid else None
     if (
         note is not None
-        and note.is_silent is None
+        and note.is_due(now)
         and now - note.since >= SILENT_S
         and note.spins(now, cpu_s)
         # The channel of a frozen guest serves another program.
@@ -116,7 +138,8 @@ def stuck_s(effects: NodeEffects, guest: Files, pid: int, qmp: Qmp) -> float:
         if has_agent and _answers(guest):
             note = note.again(now, note.work, cpu_s)
         else:
-            note = msgspec.structs.replace(note, is_silent=has_agent)
+            is_silent = bool(note.is_silent or has_agent)
+            note = msgspec.structs.replace(note, is_silent=is_silent, asked=now)
     if note is None:
         file_utils.remove_file(guest.progress_note)
         return 0.0
@@ -136,8 +159,11 @@ def _read(guest: Files) -> Note | None:
 
 def _work(guest: Files, qmp: Qmp) -> int:
     """Return operations on disks and frames sent by a guest."""
-    rows: list[Mapping[str, Any]] = qmp.execute("query-blockstats")
-    work: int = sum(row["stats"][name] for row in rows for name in _OPERATIONS)
+    rows = checked(qmp, "query-blockstats", list[_BlockRow])
+    work = sum(
+        row.stats.rd_operations + row.stats.wr_operations + row.stats.flush_operations
+        for row in rows
+    )
     return work + sum(_frames(tap) for tap in taps.names(guest))
 
 
@@ -150,8 +176,8 @@ def _frames(tap: str) -> int:
 
 def _has_agent(qmp: Qmp) -> bool:
     """Return whether a program in the guest has its end of the channel open."""
-    rows: list[Mapping[str, Any]] = qmp.execute("query-chardev")
-    return any(row["label"] == "qga0" and row["frontend-open"] for row in rows)
+    rows = checked(qmp, "query-chardev", list[_CharRow])
+    return any(row.label == "qga0" and row.is_open for row in rows)
 
 
 def _answers(guest: Files) -> bool:

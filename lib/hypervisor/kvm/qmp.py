@@ -11,8 +11,9 @@ import logging
 import os
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypedDict, TypeVar
 
+import msgspec
 from qemu.qmp import (
     ConnectError,
     EventListener,
@@ -213,3 +214,26 @@ def _is_hang_up(err: ConnectError) -> bool:
             return True
         cause = cause.exc if isinstance(cause, ConnectError) else cause.__cause__
     return False
+
+
+class _Status(TypedDict):
+    status: str
+
+
+def checked(qmp: Qmp, command: str, kind: type[T]) -> T:
+    """Run a command without arguments; return its answer as a type.
+
+    Raises:
+        HypervisorError: no answer, or one of another form.
+    """
+    try:
+        return msgspec.convert(qmp.execute(command), kind)
+    except msgspec.ValidationError as err:
+        raise errors.HypervisorError(
+            f"{command}: odd answer of the emulator: {err}"
+        ) from err
+
+
+def run_state(qmp: Qmp) -> str:
+    """Return the state of a guest, a word of QEMU. Raises as `checked`."""
+    return checked(qmp, "query-status", _Status)["status"]

@@ -13,7 +13,7 @@ from ganeti import errors
 from ganeti.hypervisor.base import MIB, MigrationStatus, NodeEffects
 from ganeti.hypervisor.kvm import cleanup, departure, files, migration
 from ganeti.hypervisor.kvm.files import Files
-from ganeti.hypervisor.kvm.qmp import Qmp
+from ganeti.hypervisor.kvm.qmp import Qmp, checked, run_state
 from ganeti.utils import files as file_utils
 
 #: Consecutive bad answers after which a migration counts as failed, and the interval.
@@ -87,7 +87,7 @@ def begin(
     with turn(guest), Qmp(guest.control("qmp"), guest.name) as qmp:
         # Not one of an earlier migration: this guest runs since.
         file_utils.remove_file(guest.sent_marker)
-        was_paused = qmp.execute("query-status")["status"] in migration.PAUSED
+        was_paused = run_state(qmp) in migration.PAUSED
         try:
             departure.begin(guest, was_paused=was_paused, uuid=uuid)
             continues = live and qmp.execute("query-kvm")["enabled"]
@@ -121,7 +121,7 @@ def is_paused(guest: Files) -> bool:
         HypervisorError: the emulator does not answer.
     """
     with Qmp(guest.control("qmp"), guest.name) as qmp:
-        return qmp.execute("query-status")["status"] in migration.PAUSED
+        return run_state(qmp) in migration.PAUSED
 
 
 @contextlib.contextmanager
@@ -248,7 +248,7 @@ def _has_all(qmp: Qmp, word: str | None) -> bool:
     """
     if word != _COMPLETED:
         return False
-    return qmp.execute("query-status")["status"] in migration.STOPPED
+    return run_state(qmp) in migration.STOPPED
 
 
 def state_of(qmp: Qmp) -> dict[str, Any]:
@@ -257,7 +257,7 @@ def state_of(qmp: Qmp) -> dict[str, Any]:
     A guest that came here by a migration reports that one until it is sent itself; only
     of a guest that it sends does the emulator report the memory.
     """
-    answer: dict[str, Any] = qmp.execute("query-migrate")
+    answer = checked(qmp, "query-migrate", dict[str, Any])
     is_old = answer.get("status") == _COMPLETED and "ram" not in answer
     return {} if is_old else answer
 
@@ -301,7 +301,7 @@ def check_idle(guest: Files) -> None:
     """
     with Qmp(guest.control("qmp"), guest.name) as qmp:
         sent = state_of(qmp).get("status", "none")
-        state = qmp.execute("query-status")["status"]
+        state = run_state(qmp)
     has_left = departure.is_gone(guest) or state in migration.STOPPED
     if sent in _UNDER_WAY or has_left:
         raise errors.HypervisorError(
@@ -372,7 +372,7 @@ def _settled(effects: NodeEffects, qmp: Qmp) -> str:
     """Return the state of a guest after the end of its migration."""
     end = effects.clock.monotonic() + migration.ARRIVAL_S
     while True:
-        word: str = qmp.execute("query-status")["status"]
+        word = run_state(qmp)
         if word != migration.LAST_DATA or effects.clock.monotonic() >= end:
             return word
         effects.sleep(migration.POLL_S)
@@ -414,7 +414,7 @@ def _end_sending(effects: NodeEffects, guest: Files, qmp: Qmp) -> str | None:
 def _sends_last_data(qmp: Qmp) -> bool:
     """Stop a guest; return whether its last data is being sent already."""
     qmp.execute("stop")
-    return bool(qmp.execute("query-status")["status"] == migration.LAST_DATA)
+    return run_state(qmp) == migration.LAST_DATA
 
 
 def _has_left(guest: Files) -> errors.HypervisorError:

@@ -25,6 +25,7 @@ from ganeti.hypervisor.kvm import (
     files,
     hotplug,
     layout,
+    progress,
     runtime,
     sending,
 )
@@ -644,3 +645,26 @@ def test_a_full_disk_of_the_target_is_named_and_nothing_is_left(
     with pytest.raises(errors.HypervisorError, match=text):
         arriving.accept(node._effects, guest, record(), plan, "192.0.2.2")
     assert not os.path.exists(guest.arrival_marker)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"query_status": {"status": 7}},
+        {"query_status": [[]]},
+        {"query_balloon": {}},
+        {"query_balloon": {"actual": "many"}},
+        {"query_blockstats": [[{"device": "disk0"}]]},
+    ],
+)
+def test_an_odd_answer_does_not_hide_a_guest(node, runs, monkeypatch, odd):
+    runs["web1"] = os.getpid()
+    usual = {
+        "query_status": {"status": "running"},
+        "query_balloon": {"actual": 7 * MIB},
+    }
+    asked = Emulator(**{**usual, **odd})
+    monkeypatch.setattr(driver, "Qmp", asked)
+    progress.begin(node._effects, node._files("web1"))
+    info = node.info("web1")
+    assert (info.name, info.state, info.stuck_s) == ("web1", GuestState.RUNNING, 0.0)

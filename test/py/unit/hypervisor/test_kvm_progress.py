@@ -7,6 +7,7 @@ import pytest
 
 from fakes import emulators
 from fakes.guest_agents import GuestAgent
+from ganeti import errors
 from ganeti.hypervisor.kvm import agent, files, progress
 
 MINUTE_S = 60.0
@@ -62,8 +63,18 @@ def test_a_guest_whose_agent_fell_silent_is_stuck_after_minutes(guest):
     assert guest.look(2) == 4 * MINUTE_S
     # The agent is not asked at each look.
     guest.qmp.executed.clear()
-    assert guest.look(60) == 64 * MINUTE_S
+    assert guest.look(0.5) == 4.5 * MINUTE_S
     assert guest.qmp.names() == ["query-blockstats"]
+    assert guest.look(60) == 64.5 * MINUTE_S
+
+
+def test_an_agent_that_missed_one_answer_is_asked_again(guest):
+    guest.has_agent = True
+    guest.look()
+    assert guest.look(4) == 4 * MINUTE_S
+    with GuestAgent(guest.own.control("qga")):
+        assert guest.look(1) == 0
+        assert guest.look(4) == 0
 
 
 def test_a_guest_whose_agent_answers_computes(guest):
@@ -135,3 +146,12 @@ def test_wanted_time_grows_and_ends_with_the_process():
     sum(range(1_000_000))
     assert files.wanted_time_s(os.getpid()) > before > 0
     assert files.wanted_time_s(2**22 + 1) == 0
+
+
+@pytest.mark.parametrize(
+    "answer", [[{"device": "disk0"}], [{"stats": {"rd_operations": 1}}], {}, [None]]
+)
+def test_an_odd_answer_is_an_error_of_the_guest(guest, answer):
+    guest.qmp.answers["query-blockstats"] = [answer]
+    with pytest.raises(errors.HypervisorError, match="query-blockstats: odd answer"):
+        guest.look()
