@@ -552,12 +552,15 @@ class StoreWire:
 
 
 class StoreFiles:
-    """A master opens a database with damaged pages."""
+    """A master opens a database with damaged pages.
+
+    It is in memory: on a disk that others use, an open waits for a second.
+    """
 
     name = "store's files"
 
     def __init__(self):
-        self._root = tempfile.mkdtemp(prefix="gf-", dir="/tmp")
+        self._root = tempfile.mkdtemp(prefix="gf-", dir="/dev/shm")
         running = master.Master(self._root).start()
         running.stop()
         self._good = pathlib.Path(running.paths.store_db).read_bytes()
