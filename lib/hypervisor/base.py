@@ -390,7 +390,7 @@ class Hypervisor(abc.ABC):
         """Return which files and processes of its node a running guest lacks.
 
         ``control`` is a socket, ``firmware`` and ``tpm`` are files, ``tpm-process`` and
-        ``shares`` processes.
+        ``shares`` processes; ``stuck`` is one that lacks progress.
         """
         del name
         return []

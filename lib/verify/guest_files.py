@@ -1,4 +1,4 @@
-"""Checks of the files and processes that guests need while they run.
+"""Checks of the files and processes that guests need while they run, and of progress.
 
 Files are those of UEFI variables and TPMs and the control socket, processes those of
 TPMs and of shared directories.
@@ -10,7 +10,8 @@ from typing import Final, NamedTuple
 from ganeti import objects
 from ganeti.verify.report import Report
 
-#: A file, or a process, and the consequence of its loss.
+STUCK: Final = "stuck"
+#: A file, a process, or progress, and the consequence of its loss.
 _LOSSES: Final = {
     "control": "has lost the control socket of its emulator, so the guest runs, but can"
     " neither migrate nor be asked to shut down: a shutdown waits for its whole time"
@@ -25,13 +26,16 @@ _LOSSES: Final = {
     " TPM",
     "shares": "does not run a process of its shared directories any more, so the guest"
     " has lost a directory",
+    STUCK: "has seen no input or output of the guest since its live migration, only"
+    " busy processors; if its console does not answer either, it is stuck, and"
+    " 'gnt-instance reboot' helps",
 }
 #: Processes and sockets, which a reboot of the guest makes again.
 _OF_A_START: Final = frozenset({"control", "tpm-process", "shares"})
 
 
 class Loss(NamedTuple):
-    """A file or a process that a running guest lacks.
+    """A file, a process or progress that a running guest lacks.
 
     Attributes:
         kind: key of the loss.
@@ -77,6 +81,8 @@ def judge(
 ) -> None:
     """Name the files and processes that a running guest uses and its node has lost.
 
+    A guest that is stuck is a warning: one that computes looks the same.
+
     Args:
         report: collects the findings.
         snapshot: the configuration.
@@ -88,6 +94,7 @@ def judge(
         kinds = lost.get(uuid, {}).get(instance.name, ())
         for loss in losses(instance.name, snapshot.nodes[uuid].name, kinds):
             remedy = f"; '{loss.command}' mends that" if loss.command else ""
-            report.error_if(
-                True, "EINSTANCEFAULTYDISK", instance.name, f"{loss.text}{remedy}"
-            )
+            is_stuck = loss.kind == STUCK
+            code = "EINSTANCEDOWN" if is_stuck else "EINSTANCEFAULTYDISK"
+            text = f"{loss.text}{remedy}"
+            report.error_if(True, code, instance.name, text, warn_only=is_stuck)

@@ -61,7 +61,7 @@ class InstanceQueryData(base.LogicalUnit[opcodes.InstanceQueryData]):
                 if each.primary_node in silent and not each.forthcoming
             },
             "guest_addresses": guest_agent.addresses(self.ctx, running),
-            "problems": lost_parts.problems(self.ctx, running, live),
+            "problems": lost_parts.problems(self.ctx, running),
         }
         return {
             instance.name: self._describe(snapshot, instance, live)

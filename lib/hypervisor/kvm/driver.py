@@ -412,6 +412,9 @@ class KvmHypervisor(Hypervisor):
             lost.append("tpm-process")
         if any(each.directory for each in needs):
             lost.append("shares")
+        is_observed = os.path.exists(guest.progress_note)
+        if is_observed and (info := self.info(name)) and info.stuck_s:
+            lost.append("stuck")
         # They end with their guest.
         return lost if guest.alive_pid() is not None else []
 

@@ -74,16 +74,14 @@ def test_a_node_that_says_nothing_of_use_names_none(answer):
     assert all("problems" not in known[name] for name in names)
 
 
-def test_a_guest_that_is_stuck_is_a_problem_of_any_instance():
-    eng, (first, _second, third, _fourth) = engine(
-        {"guest-files": {"inst1.example.com": ["tpm"]}}
-    )
-    runs = {first: RUNS | {"stuck": 190.5}, third: RUNS | {"stuck": 700.0}}
-    eng.rpc.script["all_instances_info"] = runs
+def test_a_guest_that_is_stuck_is_a_problem():
+    first, third = "inst1.example.com", "inst3.example.com"
+    eng, _names = engine({"guest-files": {first: ["tpm", "stuck"], third: ["stuck"]}})
     known = info(eng)
     assert [each["state"] for each in known[first]["problems"]] == ["stuck", "tpm"]
     (stuck,) = known[third]["problems"]
-    assert stuck["text"].startswith("for 700 seconds since its live migration")
+    assert "since its live migration, only busy processors" in stuck["text"]
+    assert stuck["command"] is None
 
 
 def test_static_details_ask_no_node():

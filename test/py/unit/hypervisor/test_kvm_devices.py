@@ -27,6 +27,7 @@ from ganeti.hypervisor.kvm import (
     files,
     hotplug,
     launch,
+    progress,
     runtime,
     taps,
 )
@@ -529,6 +530,16 @@ def test_a_disk_grows_and_never_shrinks(guest):
     with pytest.raises(errors.HypervisorError, match="12 bytes; a size of 11 bytes"):
         guest.driver.resize_disk(guest.record, disk(1), 11)
     assert block["size"] == 12
+
+
+def test_a_guest_that_is_stuck_lacks_progress(guest, monkeypatch):
+    monkeypatch.setattr(progress, "stuck_s", lambda *_facts: 240.0)
+    # Most guests have no note; verification does not ask their emulators.
+    assert guest.driver.lost_parts("web1") == []
+    pathlib.Path(guest.files.progress_note).touch()
+    assert guest.driver.lost_parts("web1") == ["stuck"]
+    monkeypatch.setattr(progress, "stuck_s", lambda *_facts: 0.0)
+    assert guest.driver.lost_parts("web1") == []
 
 
 def test_a_guest_that_shut_itself_down_is_ended_and_remembered(guest, monkeypatch):

@@ -1,4 +1,4 @@
-"""Files of firmware and TPMs that running guests use and nodes have lost."""
+"""Losses of running guests on their nodes, and guests that are stuck."""
 
 import pytest
 
@@ -67,6 +67,18 @@ def test_a_process_that_was_killed_is_an_error_with_its_remedy():
     remedies = [f"'gnt-instance reboot {each.name}' mends that" for each in guests[1:3]]
     assert first.text.endswith(f"the guest has no TPM; {remedies[0]}")
     assert second.text.endswith(f"has lost a directory; {remedies[1]}")
+
+
+def test_a_guest_that_is_stuck_is_a_warning():
+    """One that computes looks the same, so the cluster is no worse for it."""
+    snapshot, guests = made()
+    report = Report()
+    guest_files.judge(report, snapshot, guests, {N1: {guests[3].name: ["stuck"]}})
+    (stuck,) = report.take()
+    assert (stuck.severity, stuck.code) == ("WARNING", "EINSTANCEDOWN")
+    assert stuck.name == guests[3].name
+    assert stuck.text.startswith("node node1.example.com has seen no input or output")
+    assert report.is_clean
 
 
 def test_kinds_of_a_later_release_are_ignored_one_by_one():
