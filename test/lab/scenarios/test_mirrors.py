@@ -11,12 +11,13 @@ ADD = (
 )
 COMPLETE = "ds:UpToDate/UpToDate"
 VOLUMES = ("lvs", "--noheadings", "-o", "lv_name", GROUP)
+DISKS = ("/dev/vdb", "/dev/vdc")
 
 
 @pytest.fixture
 def pair(machines):
-    """A cluster of two machines with a volume group each."""
-    with mirroring_cluster(machines, ["lab1", "lab2"]) as made:
+    """A cluster of two machines with a volume group of two disks each."""
+    with mirroring_cluster(machines, ["lab1", "lab2"], DISKS) as made:
         yield made
 
 
@@ -68,3 +69,45 @@ def test_data_is_on_both_nodes_before_and_after_a_failover(pair):
     assert "ERROR" not in machines.check("gnt-cluster", "verify")
     for node in ("lab1", "lab2"):
         assert machines.check(*VOLUMES, node=node) == ""
+
+
+def segments(machines, node):
+    """Return suffix of the name, stripes, and their KiB, of the volumes' segments."""
+    text = machines.check(
+        *("lvs", "--segments", "--noheadings", "--units", "k", "--nosuffix"),
+        *("-o", "lv_name,stripes,stripe_size", GROUP),
+        node=node,
+    )
+    rows = [row.split() for row in text.splitlines()]
+    return {
+        (name.rpartition("_")[2], int(count), int(float(size)))
+        for name, count, size in rows
+    }
+
+
+# Takes minutes with its cluster.
+@pytest.mark.long
+def test_the_volumes_of_a_mirror_have_stripes_also_where_they_have_grown(pair):
+    machines = pair
+    grow = ("gnt-instance", "grow-disk", "--ignore-ipolicy", WEB1, "0")
+    device = ("blockdev", "--getsize64", "/dev/drbd0")
+    data, meta = ("data", 2, 256), ("meta", 2, 32)
+    sizes = "data-stripe_size=256,meta-stripe_size=32"
+    modify = ("gnt-cluster", "modify", "-D")
+    machines.check(*modify, f"drbd:data-stripes=2,meta-stripes=2,{sizes}")
+    machines.check(*ADD, "--disk", "0:size=64m", WEB1)
+    for node in ("lab1", "lab2"):
+        assert segments(machines, node) == {data, meta}
+    machines.check(*grow, "32m")
+    assert machines.check(*device).strip() == str(96 << 20)
+    for node in ("lab1", "lab2"):
+        assert segments(machines, node) == {data, meta}
+    # A secondary with space on one disk alone grows by an odd number of extents.
+    machines.check("pvchange", "-x", "n", DISKS[1], node="lab2")
+    machines.check(*grow, "4m")
+    assert machines.check(*device).strip() == str(100 << 20)
+    assert segments(machines, "lab1") == {data, meta}
+    assert segments(machines, "lab2") == {("data", 1, 0), data, meta}
+    for node in ("lab1", "lab2"):
+        assert COMPLETE in kernel(machines, node)
+    machines.check("gnt-instance", "remove", "-f", WEB1)
