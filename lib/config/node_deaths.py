@@ -1,12 +1,15 @@
-"""The state of deaths of nodes in the store; read here, never written.
+"""The state of deaths of nodes in the store; read here.
 
-`ganeti.repair.node_death` decides, `ganeti.masterd.node_death_state` writes.
+`ganeti.repair.node_death` decides, `ganeti.masterd.node_death_state` writes, apart from
+the commit that switches them off.
 """
 
 from typing import Final
 
+import msgspec
+
 from ganeti.repair.node_lives import DeathState
-from ganeti.store import Store, read_typed
+from ganeti.store import Document, Store, read_typed
 
 TABLE: Final = "meta"
 KEY: Final = "node_deaths"
@@ -25,3 +28,15 @@ class NodeDeaths:
             ConfigurationError: it cannot be read.
         """
         return read_typed(self._store, TABLE, KEY, DeathState, "deaths of nodes")
+
+    def given_up(self) -> list[Document]:
+        """Return what the commit of a person's "no" stores, none without a state.
+
+        A "yes" can follow before the next round, which forgets everything all the same.
+        """
+        state = self.state()
+        if state.is_empty:
+            return []
+        serial_no = state.serial_no + 1
+        new = msgspec.structs.replace(state, serial_no=serial_no, is_given_up=True)
+        return [Document(TABLE, KEY, msgspec.json.encode(new))]

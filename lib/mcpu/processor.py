@@ -74,10 +74,12 @@ class _WatchedConfig:
         return self._inner.snapshot()
 
     @contextlib.contextmanager
-    def edit(self, owner: str) -> Iterator[config.Edit]:
+    def edit(
+        self, owner: str, *, also: Sequence[store.Document] = ()
+    ) -> Iterator[config.Edit]:
         with self._callbacks.carry_log() as carried:
-            also = [store.Document(*document) for document in carried.documents]
-            with self._inner.edit(owner, also=also) as change:
+            log = [store.Document(*document) for document in carried.documents]
+            with self._inner.edit(owner, also=[*log, *also]) as change:
                 yield change
             carried.is_stored = change.is_changed
         self.was_written |= change.is_changed

@@ -59,6 +59,10 @@ _NODES_PER_DEATH: Final = 10
 ATTEMPTS: Final = 3
 PAUSE_S: Final = 10.0
 HOUR_S: Final = 3600.0
+#: Seconds until a helper that has lied is asked again, at first; they double.
+_LIAR_S: Final = 60.0
+#: Most of its jobs that are remembered.
+_MAX_JOBS: Final = 20
 #: Most heartbeats of a node that are kept: one per run, and a run lasts long.
 MAX_BEATS: Final = 8
 #: Reasons to do nothing, beside the limits of automatons.
@@ -80,6 +84,7 @@ _RELEASE: Final = "mark offline"
 _RECOVER: Final = "start its instances elsewhere"
 _ASK: Final = "ask its helper again"
 _RETURN: Final = "record that it is on"
+_TRUST: Final = "trust its helper again"
 #: Why a step waits, for people.
 _ASKED: Final = "other nodes are asked once more whether it answers"
 _RUNS: Final = "its job has not ended"
@@ -187,7 +192,7 @@ def with_jobs(
 
 def decide(state: DeathState, seen: Seen) -> Plan:
     """Return the next step of each node."""
-    if not seen.facts.is_enabled:
+    if state.is_given_up or not seen.facts.is_enabled:
         return _given_up(state)
     views = {view.uuid: view for view in seen.facts.nodes}
     deaths = (*state.deaths, *_new(state, seen))
@@ -350,6 +355,8 @@ def _step(
         return _fenced(death, view, seen, automation)
     if death.phase is Phase.OFFLINE:
         return _offline(death, view, seen)
+    if death.limit == LYING_HELPER:
+        return _liar(death, view, seen, automation)
     return _held(death, view)
 
 
@@ -587,11 +594,42 @@ def _offline(death: Death, view: NodeView, seen: Seen) -> _Step:
 def _held(death: Death, view: NodeView) -> _Step:
     if view.offline:
         return _Step(None, _item(death, Decision.REFUSED, "it was marked offline"))
-    is_liar = death.limit == LYING_HELPER
-    if (is_liar and view.helper != death.helper) or (not is_liar and view.answers):
-        text = view.answers or "it has another helper"
-        return _Step(None, _item(death, Decision.REFUSED, text))
+    if view.answers:
+        return _Step(None, _item(death, Decision.REFUSED, view.answers))
     return _Step(death, _stored_item(death))
+
+
+def _liar(death: Death, view: NodeView, seen: Seen, automation: Automation) -> _Step:
+    """Return the step of a node whose helper has lied.
+
+    It is asked again, more and more rarely, while the node answers: then the node is on,
+    and a helper that does not report "off" any more is mended.
+    """
+    if view.offline:
+        return _Step(None, _item(death, Decision.REFUSED, "it was marked offline"))
+    if view.helper != death.helper:
+        return _Step(None, _item(death, Decision.REFUSED, "it has another helper"))
+    ended = seen.facts.end_of(death.job)
+    if death.job and ended is None:
+        return _Step(death, _stored_item(death))
+    if not seen.facts.is_probed:
+        return _Step(death, _stored_item(death), wants_probe=death.job != 0)
+    if ended is not None and ended.is_success and not ended.is_off and view.answers:
+        text = f'the helper {death.helper} does not report "off" any more'
+        return _Step(None, _item(death, Decision.CHOSEN, text, _TRUST))
+    if ended is not None or death.again == 0.0:
+        pause_s = min(_LIAR_S * 2**death.attempts, HOUR_S)
+        more = {"again": seen.now + pause_s, "job": 0, "jobs": death.jobs[-_MAX_JOBS:]}
+        attempts = min(death.attempts + 1, _MAX_JOBS)
+        new = death.changed(seen.now, attempts=attempts, **more)
+        return _Step(new, _stored_item(new))
+    # After a clock that was set back, the wait is no longer than the longest pause.
+    is_early = 0 < death.again - seen.now <= HOUR_S
+    if is_early or not view.answers or automation.stop() is not None:
+        return _Step(death, _stored_item(death))
+    new = death.changed(seen.now, job=-1)
+    item = _item(new, Decision.CHOSEN, death.reason, _ASK)
+    return _Step(new, msgspec.structs.replace(item, jobs=(0,)), _ask_job(new))
 
 
 def _waits(death: Death, now: float, refusal: Refusal) -> _Step:

@@ -114,6 +114,7 @@ class DeathState(msgspec.Struct, frozen=True, kw_only=True):
         mass_event: last time that too many nodes vanished at once; None after the quiet
             time.
         marked: UUIDs of nodes that were recorded as offline and off, since they died.
+        is_given_up: a person has switched this off since; the next round forgets all.
     """
 
     serial_no: int = 1
@@ -121,6 +122,7 @@ class DeathState(msgspec.Struct, frozen=True, kw_only=True):
     fenced: tuple[tuple[float, str], ...] = ()
     mass_event: float | None = None
     marked: tuple[str, ...] = ()
+    is_given_up: bool = False
 
     @property
     def is_empty(self) -> bool:

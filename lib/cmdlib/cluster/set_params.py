@@ -161,7 +161,9 @@ class ClusterSetParams(LogicalUnit[opcodes.ClusterSetParams]):
         )
 
     def _store(self) -> None:
-        with self.ctx.config.edit(self.ctx.owner) as edit:
+        is_off = self._changed("node_death") and not self.plan.new.node_death
+        also = self.ctx.config.node_deaths.given_up() if is_off else ()
+        with self.ctx.config.edit(self.ctx.owner, also=also) as edit:
             # The locks are shared: another job may have changed settings since the
             # checks.
             edit.update_cluster(**self._work_out(edit.snapshot))

@@ -45,7 +45,8 @@ def _problem(ctx: Context, node: objects.Node) -> str:
     cluster = ctx.snapshot.cluster
     if cluster.automation_freeze:
         return "automation is frozen; gnt-cluster thaw ends that"
-    if not cluster.node_death:
+    is_given_up = ctx.config.node_deaths.state().is_given_up
+    if is_given_up or not cluster.node_death:
         return "deaths of nodes are not handled (gnt-cluster modify --node-death=yes)"
     if node.offline or node.drained:
         state = "marked offline" if node.offline else "drained"

@@ -327,3 +327,16 @@ def test_limits_are_known_while_a_mass_event_is_remembered(site):
 )
 def test_only_a_clear_answer_about_one_node_is_off(result, is_off):
     assert node_deaths._says_off(result) is is_off
+
+
+def test_no_and_yes_within_one_round_forget_everything(site):
+    switch(site)
+    change(site)
+    switch(site, value=False)
+    switch(site)
+    answer = facts(site, probe=False)
+    assert (answer["is_enabled"], answer["state"]["is_given_up"]) == (True, True)
+    assert answer["state"]["serial_no"] == 3
+    # A step that was based on the state before is refused.
+    with pytest.raises(errors.OpPrereqError, match="serial 3"):
+        change(site, serial=2)

@@ -352,6 +352,47 @@ def test_a_node_that_answers_after_its_helper_reported_off_is_held(sign):
     site.fence()
 
 
+def test_a_helper_that_has_lied_is_asked_again_until_it_is_mended():
+    site = Site().fence()
+    site.ended[1] = OFF
+    site.views["node2"].update(daemon=True)
+    site.ask_again()
+    site.ended[2] = OFF
+    asked = []
+    while len(site.jobs) < 5:
+        if site.round().jobs:
+            asked.append(site.now)
+            assert commands(site.jobs[-1]) == ["power-status"]
+            site.ended[len(site.jobs)] = OFF
+    pauses = [
+        round(after - before) // 60 for before, after in itertools.pairwise(asked)
+    ]
+    assert pauses == [2, 4]
+    assert (site.phase, site.state.deaths[0].limit) == (
+        *(Phase.HELD, node_death.LYING_HELPER),
+    )
+    # Of a silent node nobody knows whether the helper tells the truth.
+    site.views["node2"] = site.silent()
+    assert not site.round().jobs
+    site.now += node_death.HOUR_S
+    assert not site.round().jobs
+    site.views["node2"].update(daemon=True)
+    site.round()
+    site.ended[6] = NOT_OFF
+    site.round()
+    assert site.phase is None
+    assert site.items[0].action == "trust its helper again"
+
+
+def test_what_was_switched_off_is_forgotten_although_it_is_on_again():
+    site = Site().fence()
+    site.state = msgspec.structs.replace(site.state, is_given_up=True)
+    assert not site.round().jobs
+    assert site.items[0].reason == "it was switched off"
+    assert site.state.is_empty
+    assert not site.state.is_given_up
+
+
 NOT_OFF = {"is_success": True, "text": "its helper does not confirm that it is off"}
 
 
