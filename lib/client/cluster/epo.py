@@ -224,6 +224,7 @@ class _Return:
         ctx = self._ctx
         if self._missing:
             ctx.out("Waiting until all nodes are available again")
+            ctx.out(f"This ends after {units.format_duration(_BOOT_S)} at the latest.")
         end = ctx.effects.monotonic() + _BOOT_S
         pause_s = _FIRST_PAUSE_S
         self._round()
@@ -268,6 +269,11 @@ class _Return:
             ctx.err(
                 "These nodes are not available again, please investigate:"
                 f" {', '.join(self._missing)}"
+            )
+            ctx.err(
+                f"Their node daemons did not answer for {units.format_duration(_BOOT_S)}."
+                " A helper can report success for a machine that stays off: look at the"
+                " machines, then run the command again."
             )
         if self._start:
             names = ", ".join(item["name"] for item in self._start)

@@ -442,7 +442,11 @@ def test_the_pauses_grow_to_half_a_minute_and_end_after_15_minutes(cluster):
     assert cluster.pauses[:7] == [1, 2, 4, 8, 16, 30, 30]
     assert set(cluster.pauses[5:]) == {30}
     assert 900 <= sum(cluster.pauses) < 930
+    assert "This ends after 15:00 min at the latest.\n" in result.out
     assert "not available again, please investigate: node2, node3" in result.err
+    assert (
+        "node daemons did not answer for 15:00 min. A helper can report" in result.err
+    )
     assert "These instances were not started: web" in result.err
     # They are machines of this command still: a later run goes on.
     cluster.booting.clear()
