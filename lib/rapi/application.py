@@ -372,7 +372,10 @@ def refusal_of(err: errors.GenericError) -> Refused:
         return Refused(HTTPStatus.BAD_GATEWAY, "Master daemon is not reachable")
     if isinstance(err, errors.ProtocolError):
         return Refused(HTTPStatus.BAD_GATEWAY, str(err))
-    return Refused(HTTPStatus.INTERNAL_SERVER_ERROR, str(err))
+    # With several arguments, such as the code of OpPrereqError, str shows a tuple.
+    text, *more = map(str, err.args or ("",))
+    suffix = f" ({', '.join(more)})" if more else ""
+    return Refused(HTTPStatus.INTERNAL_SERVER_ERROR, f"{text}{suffix}")
 
 
 def error_content(status: int, message: str) -> tuple[str, bytes]:

@@ -602,8 +602,8 @@ def _held(death: Death, view: NodeView) -> _Step:
 def _liar(death: Death, view: NodeView, seen: Seen, automation: Automation) -> _Step:
     """Return the step of a node whose helper has lied.
 
-    It is asked again, more and more rarely, while the node answers: then the node is on,
-    and a helper that does not report "off" any more is mended.
+    It is asked again, more and more rarely, while the node answers: then the node is
+    on, and a helper that does not report "off" any more is mended.
     """
     if view.offline:
         return _Step(None, _item(death, Decision.REFUSED, "it was marked offline"))

@@ -270,10 +270,11 @@ class _Return:
                 "These nodes are not available again, please investigate:"
                 f" {', '.join(self._missing)}"
             )
+            limit = units.format_duration(_BOOT_S)
             ctx.err(
-                f"Their node daemons did not answer for {units.format_duration(_BOOT_S)}."
-                " A helper can report success for a machine that stays off: look at the"
-                " machines, then run the command again."
+                f"Their node daemons did not answer for {limit}. A helper can report"
+                " success for a machine that stays off: look at the machines, then run"
+                " the command again."
             )
         if self._start:
             names = ", ".join(item["name"] for item in self._start)

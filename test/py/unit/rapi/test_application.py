@@ -590,6 +590,12 @@ def test_errors_of_the_master_have_their_status(browser, master, err, status):
         assert ("Retry-After" in headers) is (status == 503)
 
 
+def test_a_refusal_of_the_master_is_a_sentence_with_its_code(browser, master):
+    master.down = errors.OpPrereqError("tag x: is malformed", "wrong_input")
+    value = browser.send("PUT", "/2/tags", **basic("writer"))[2]
+    assert value["message"] == "tag x: is malformed (wrong_input)"
+
+
 def test_a_defect_is_one_clear_error(browser, master, caplog):
     master.down = KeyError("secret detail")
     status, headers, value = browser.send("GET", "/2/info")
