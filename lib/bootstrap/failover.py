@@ -317,8 +317,8 @@ def _check_nodes(
             feedback(f"node {name} does not answer")
         raise errors.OpPrereqError(
             f"only {len(wanted) - len(missing)} of {len(wanted)} nodes answer, more"
-            " than half are required; use --no-voting if the others are known to be"
-            " down",
+            f" than half are required; repeat this when the other {len(missing)}"
+            " answer, or use --no-voting if they are known to be down",
             ecodes.ECODE_ENVIRON,
         )
     counts = Counter(vote for vote in votes.values() if vote)

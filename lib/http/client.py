@@ -39,11 +39,19 @@ _log = logging.getLogger(__name__)
 
 #: Number of idle connections kept; more than any cluster has nodes.
 _MAX_CONNECTIONS: Final = 2000
-#: Connections that are being made at a time: the handshakes of more than a thousand
-#: nodes together take a busy master longer than the time limit of each.
-_MAX_CONNECTING: Final = 64
-#: Seconds after which a machine that does not accept a connection counts no more.
-_CONNECTING_S: Final = 0.5
+#: Requests that connect, or have a large body to deliver, at a time: the handshakes of
+#: more than a thousand nodes together take a busy master longer than the time limit of
+#: each, and so do their bodies if they share the bandwidth of its network. With its
+#: share of a processor being a twentieth, a master makes 16 handshakes in 2 s.
+_MAX_BEGINNING: Final = 16
+#: Seconds after which a machine that does not accept a connection counts no more, and
+#: one that accepts it and makes no handshake: others are slowed down, not stopped.
+_CONNECTING_S: Final = 0.1
+_HANDSHAKE_S: Final = 2.0
+#: Seconds without progress after which a body under way counts no more, and bytes per
+#: second that a server reads: the kernels take much of a body before its program does.
+_DELIVERY_S: Final = 5.0
+_READ_RATE: Final = 2 * 1024 * 1024
 #: Text of the library for a connection that broke during sending.
 _SEND_FAILURE: Final = "Send failure:"
 _FORBIDDEN: Final = 403
@@ -157,10 +165,9 @@ class _Loop:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._wakee, selectors.EVENT_READ)
         self._running: dict[Any, Transfer] = {}
-        #: Transfers that wait for others to connect, and those that connect with the
-        #: time of their start; they have not sent anything.
+        #: Transfers that wait for others to begin, and those that begin.
         self._waiting: collections.deque[Transfer] = collections.deque()
-        self._connecting: dict[Transfer, float] = {}
+        self._beginning: set[Transfer] = set()
         self._probes: dict[Any, Host] = {}
         self._liveness: Liveness[Transfer] = Liveness()
         self._kept = KeptSockets()
@@ -230,23 +237,22 @@ class _Loop:
         return True
 
     def _start_waiting(self) -> None:
-        """Start transfers while not too many connect."""
-        while self._waiting and self._may_connect():
+        """Start transfers while not too many begin."""
+        while self._waiting and self._may_begin():
             transfer = self._waiting.popleft()
             if not transfer.is_aborted:
                 self._add(transfer, fresh=self._needs_fresh(transfer.request))
 
-    def _may_connect(self) -> bool:
-        if len(self._connecting) >= _MAX_CONNECTING:
+    def _may_begin(self) -> bool:
+        if len(self._beginning) >= _MAX_BEGINNING:
             now = time.monotonic()
-            self._connecting = {
-                transfer: since
-                for transfer, since in self._connecting.items()
+            self._beginning = {
+                transfer
+                for transfer in self._beginning
                 if self._running.get(transfer.curl) is transfer
-                and not transfer.sent
-                and (now - since < _CONNECTING_S or _has_accepted(transfer.curl))
+                and _begins(transfer, now)
             }
-        return len(self._connecting) < _MAX_CONNECTING
+        return len(self._beginning) < _MAX_BEGINNING
 
     def _abort(self, transfer: Transfer) -> None:
         """End a transfer, or its repetition, wherever it is."""
@@ -286,7 +292,8 @@ class _Loop:
             return
         transfer.curl = curl
         self._running[curl] = transfer
-        self._connecting[transfer] = time.monotonic()
+        transfer.moved = time.monotonic()
+        self._beginning.add(transfer)
         if request.probe_after_s is not None and request.credentials is not None:
             # A silent server that is slow, not dead, needs longer than a request waits.
             due = time.monotonic() + (0.0 if is_silent else request.probe_after_s)
@@ -306,7 +313,11 @@ class _Loop:
                 self._multi.socket_action(key.fd, _to_curl(mask))
         self._collect()
         for host, transfer in self._liveness.due(time.monotonic()):
-            self._start_probe(host, transfer.request)
+            if transfer.sent or transfer.is_hurried:
+                self._start_probe(host, transfer.request)
+            else:
+                # Its own handshake shows the same; a second one would slow it down.
+                self._liveness.later(host, time.monotonic())
 
     def _collect(self) -> None:
         left = 1
@@ -402,7 +413,7 @@ class _Loop:
 
     def _keep(self, transfer: Transfer) -> None:
         """Keep the handle of a transfer that ended."""
-        self._connecting.pop(transfer, None)
+        self._beginning.discard(transfer)
         self._multi.remove_handle(transfer.curl)
         self._spare.setdefault(transfer.request.credentials, []).append(transfer.curl)
 
@@ -435,9 +446,15 @@ class _Loop:
         self._wakee.close()
 
 
-def _has_accepted(curl: Any) -> bool:
-    """Return whether the server's kernel has accepted the connection."""
-    return bool(curl.getinfo(pycurl.PRIMARY_IP))
+def _begins(transfer: Transfer, now: float) -> bool:
+    """Return whether a running transfer keeps others from their start."""
+    idle_s = now - transfer.moved
+    if transfer.sent:
+        size = len(transfer.request.body)
+        return idle_s < (size / _READ_RATE if transfer.sent == size else _DELIVERY_S)
+    # The kernel of the server accepts a connection before its program does.
+    is_accepted = bool(transfer.curl.getinfo(pycurl.PRIMARY_IP))
+    return idle_s < (_HANDSHAKE_S if is_accepted else _CONNECTING_S)
 
 
 def _shows_life(curl: Any, error: str) -> bool:

@@ -68,7 +68,7 @@ class Liveness(Generic[T]):
     def due(self, now: float) -> list[tuple[Host, T]]:
         """Return servers to probe now, each with one request that waits for it.
 
-        The caller must report each outcome to `alive` or `silent`.
+        The caller must report each outcome to `alive` or `silent`, or call `later`.
         """
         to_probe = []
         while self.wait_s(now) == 0.0:
@@ -83,6 +83,10 @@ class Liveness(Generic[T]):
     def alive(self, host: Host, now: float) -> None:
         """Record that a probe of a server succeeded."""
         self.answered(host, now)
+        self.later(host, now)
+
+    def later(self, host: Host, now: float) -> None:
+        """Plan the next probes of a server of which nothing new is known."""
         for item in self._probed.pop(host, ()):
             if item in self._hosts:
                 self._watch_again(item, now)

@@ -8,6 +8,7 @@ import errno
 import io
 import os
 import socket
+import time
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -159,6 +160,8 @@ class Transfer:
         repetition: the transfer that sends the same request again, see
             `ganeti.http.client`.
         identified_by: which content the certificate's file had at the beginning.
+        sent: bytes of the body that were passed on.
+        moved: when it was started, or passed on bytes last.
     """
 
     def __init__(self, request: Request, done: Done) -> None:
@@ -168,6 +171,7 @@ class Transfer:
         self.identified_by = _file_version(request.credentials)
         self._done = done
         self.sent = 0
+        self.moved = 0.0
         self.curl: Any = None
         self.is_aborted = False
         self._connect_s = request.connect_timeout_s
@@ -196,6 +200,7 @@ class Transfer:
         """Return the next bytes of the body."""
         data = self._body.read(size)
         self.sent += len(data)
+        self.moved = time.monotonic()
         return data
 
     @property

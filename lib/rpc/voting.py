@@ -55,6 +55,9 @@ def count(votes: Mapping[str, str | None], name: str) -> Count:
 
 #: Seconds that nodes have to answer; one that is stuck counts as silent.
 _TIMEOUT_S: Final = 10.0
+#: Nodes that even a busy machine asks in that time; of more, those that did not answer
+#: are asked again.
+_AT_ONCE: Final = 64
 
 
 def gather(
@@ -62,18 +65,37 @@ def gather(
 ) -> dict[str, str | None]:
     """Ask nodes which node is their master; offline ones count as missing.
 
+    On a busy machine the answers of very many nodes take longer than the limit of each:
+    silent ones are asked again while others answer, until more than half have.
+
     Args:
         runner: makes the calls.
         nodes: UUIDs of the nodes.
         refusing: gets those of the nodes that do not accept the certificate of this
             node; the others of them are taken out.
     """
-    wanted = list(nodes)
-    answers = runner.call("master_node_name", wanted, timeout_s=_TIMEOUT_S)
+    asked = list(nodes)
+    votes: dict[str, str | None] = dict.fromkeys(asked)
     if refusing is not None:
-        refusing.difference_update(wanted)
-        refusing.update(node for node in wanted if answers[node].refused)
-    return {
-        node: None if answers[node].failed else str(answers[node].payload)
-        for node in wanted
-    }
+        refusing.difference_update(asked)
+    while True:
+        answers = runner.call("master_node_name", asked, timeout_s=_TIMEOUT_S)
+        heard = {
+            node: str(answers[node].payload)
+            for node in asked
+            if not answers[node].failed
+        }
+        votes |= heard
+        refused = {node for node in asked if answers[node].refused}
+        if refusing is not None:
+            refusing |= refused
+        late = [
+            node
+            for node in asked
+            if not (node in heard or node in refused or answers[node].offline)
+        ]
+        known = sum(vote is not None for vote in votes.values())
+        is_open = known * 2 <= len(votes) < (known + len(late)) * 2
+        if not (is_open and heard and len(asked) > _AT_ONCE):
+            return votes
+        asked = late

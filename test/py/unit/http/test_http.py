@@ -871,12 +871,12 @@ def test_handshakes_with_very_many_servers_are_made_in_turn(caller, pem, monkeyp
     listener.close()
     assert all(answer.error and not answer.is_lost for answer in answers)
     # The handshakes of all at once would take longer than the time limit of each.
-    assert max(started) <= client._MAX_CONNECTING
-    assert not caller._loop._connecting
+    assert max(started) <= client._MAX_BEGINNING
+    assert not caller._loop._beginning
 
 
 def test_commits_wait_for_no_other_handshakes(frozen, secure, caller, pem, monkeypatch):
-    monkeypatch.setattr(client, "_MAX_CONNECTING", 1)
+    monkeypatch.setattr(client, "_MAX_BEGINNING", 1)
     monkeypatch.setattr(client, "_CONNECTING_S", 1000.0)
     monkeypatch.setattr(liveness, "STALE_S", 0.0)
     done = queue.SimpleQueue()
@@ -890,3 +890,34 @@ def test_commits_wait_for_no_other_handshakes(frozen, secure, caller, pem, monke
     caller.abort(first)
     answers = [done.get(timeout=60) for _ in range(2)]
     assert {answer.status for answer in answers} == {0, 200}
+
+
+@pytest.mark.parametrize(("rate", "started"), [(100, 1), (10**12, 2)])
+def test_large_bodies_are_delivered_in_turn_and_answered_at_a_time(
+    plain, caller, app, monkeypatch, rate, started
+):
+    monkeypatch.setattr(client, "_MAX_BEGINNING", 1)
+    monkeypatch.setattr(client, "_READ_RATE", rate)
+    large, done = request(plain, "/wait", bytes(100_000)), queue.SimpleQueue()
+    caller.start_all([(large, done.put)] * 2)
+    for _ in range(started):
+        app.entered.get(timeout=60)
+    # Others would take their share of the bandwidth while the server's limit runs.
+    assert len(caller._loop._running) == started
+    app.gate.set()
+    assert {done.get(timeout=60).status for _ in range(2)} == {200}
+
+
+def test_a_handshake_under_way_is_not_doubled_by_a_probe(
+    frozen, caller, pem, monkeypatch
+):
+    monkeypatch.setattr(liveness, "STALE_S", 0.0)
+    probes = []
+    monkeypatch.setattr(client._Loop, "_start_probe", lambda *args: probes.append(args))
+    acting = {"probe_after_s": 0.0, "silence_s": 60.0, "connect_timeout_s": 0.2}
+    first = request(frozen.port, pem=pem, **acting)
+    (answer,) = caller.perform([first])
+    # The end of the handshake's own time limit shows that the server is frozen.
+    assert not probes
+    assert "it accepts connections but does not answer" in answer.error
+    assert caller._loop._liveness.is_silent(first.host)

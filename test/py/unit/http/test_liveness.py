@@ -51,6 +51,15 @@ def test_who_lives_is_asked_again_later(state):
     assert state.due(2.0 + PROBE_EVERY_S) == [(A, "x")]
 
 
+def test_a_server_may_be_asked_later_without_a_word_about_it(state):
+    state.silent(A, 0.0)
+    state.watch("x", A, 1.0)
+    assert state.due(1.0) == [(A, "x")]
+    state.later(A, 2.0)
+    assert state.is_silent(A)
+    assert state.due(2.0 + PROBE_EVERY_S) == [(A, "x")]
+
+
 def test_silence_ends_with_a_word(state):
     assert not state.is_silent(A)
     state.silent(A, 0.0)

@@ -379,6 +379,37 @@ def test_votes_are_gathered_with_a_short_time_limit():
     assert voting.gather(nodes, [one]) == {one: "n1"}
 
 
+class Overloaded(FakeRunner):
+    """A runner of a machine that gets a few answers at a time; some nodes are dead."""
+
+    def __init__(self, rates, dead=()):
+        super().__init__(cluster.example, {"master_node_name": self.answer})
+        self.rates, self.dead, self.left = iter(rates), set(dead), 0
+
+    def call(self, procedure, nodes, args=(), *, timeout_s=None):
+        self.left = next(self.rates)
+        return super().call(procedure, nodes, args, timeout_s=timeout_s)
+
+    def answer(self, node, _args):
+        if node in self.dead or not self.left:
+            return failure("no answer", is_silent=True)
+        self.left -= 1
+        return "n1"
+
+
+def test_votes_of_very_many_nodes_are_gathered_while_there_is_progress():
+    nodes = [f"u{number}" for number in range(1250)]
+    votes = voting.gather(Overloaded([288, 150, 250]), nodes)
+    assert voting.count(votes, "n1") == voting.Count(688, 562, 1250)
+    # Nothing came: the machines are down.
+    votes = voting.gather(Overloaded([288, 0]), nodes)
+    assert voting.count(votes, "n1") == voting.Count(288, 962, 1250)
+    # Those that can be meant decide nothing, or are few enough to be down.
+    runner = Overloaded([625], dead=nodes[:10])
+    assert voting.count(voting.gather(runner, nodes[:64]), "n1").missing == 10
+    assert voting.count(voting.gather(Overloaded([1]), nodes[:64]), "n1").missing == 63
+
+
 def test_a_late_runner_lets_calls_wait():
     waiting = late.LateRunner()
     answers, is_called = [], threading.Event()
