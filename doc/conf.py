@@ -4,13 +4,13 @@ Formulas become MathML, which browsers show themselves: neither the build nor a 
 needs a network or TeX. The converter is that of docutils.
 """
 
+import pathlib
+import subprocess
+
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
 from sphinx.writers.html5 import HTML5Translator
-
-import pathlib
-import subprocess
 
 project = "Ganeti"
 _program = pathlib.Path(__file__).parents[1] / "autotools" / "version"

@@ -1,5 +1,5 @@
-"""Small helpers by topic, one module each; import the module.
+"""Everybody's ground: errors, constants, time, processes, files, addresses, texts.
 
-The helpers contain no policy and do not depend on clusters, jobs or nodes; such code
-belongs to a higher layer.
+Nothing here knows clusters, jobs or nodes, or has a policy. One module per topic;
+import the module.
 """

@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 from ganeti import _buildconf
-from ganeti.pathutils import Paths
-from ganeti.utils import files, pidfile
+from ganeti.base.filesystem import files, pidfile
+from ganeti.base.pathutils import Paths
 
 #: Daemon -> name of its user without the prefix that configure sets.
 _ROLES: Final = {

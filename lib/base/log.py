@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol, TextIO
 
-from ganeti.utils import control_chars
+from ganeti.base.text import control_chars
 
 _log = logging.getLogger(__name__)
 

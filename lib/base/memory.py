@@ -9,7 +9,7 @@ import logging
 import os
 from typing import Final
 
-from ganeti.utils import files
+from ganeti.base.filesystem import files
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,8 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ganeti import _buildconf, errors
+from ganeti import _buildconf
+from ganeti.base import errors
 
 ROOTDIR_ENV = "GANETI_ROOTDIR"
 HOSTNAME_ENV = "GANETI_HOSTNAME"
@@ -185,7 +186,7 @@ class Paths(NamedTuple):
         return f"{self.run_dir}/{daemon}.pid"
 
     def state_file(self, daemon: str) -> str:
-        """Return the file with the state of a daemon, see `ganeti.server.common`."""
+        """Return the file with the state of a daemon, see `ganeti.daemons.common`."""
         return f"{self.run_dir}/{daemon}.state"
 
     # Paths on the wire

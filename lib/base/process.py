@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import IO, Final, Protocol
 
-from ganeti import errors
+from ganeti.base import errors
 
 #: Search path of children: system directories only.
 SAFE_PATH = "/sbin:/bin:/usr/sbin:/usr/bin"

@@ -1,4 +1,4 @@
-"""Timers, run by one thread; the time comes from `ganeti.clock`."""
+"""Timers, run by one thread; the time comes from `ganeti.base.clock`."""
 
 import heapq
 import itertools
@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from ganeti import clock
+from ganeti.base import clock
 
 _log = logging.getLogger(__name__)
 

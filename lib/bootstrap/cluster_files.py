@@ -8,8 +8,8 @@ import glob
 import os
 from typing import Final
 
-from ganeti.constants import ssconf as ssconf_constants
-from ganeti.pathutils import Paths
+from ganeti.base.constants.protocols import ssconf as ssconf_constants
+from ganeti.base.pathutils import Paths
 
 _PATTERNS: Final = (
     "server.pem",

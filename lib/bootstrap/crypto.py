@@ -2,10 +2,11 @@
 
 from typing import Final
 
-from ganeti.objects import Cluster, Node
-from ganeti.pathutils import Paths
-from ganeti.ssh import authorized_keys, host_keys, keys, known_hosts, pubkeys
-from ganeti.utils import authority, files, x509
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
+from ganeti.base.tls import authority, x509
+from ganeti.model.objects import Cluster, Node
+from ganeti.protocols.ssh import authorized_keys, host_keys, keys, known_hosts, pubkeys
 
 RAPI_PEM: Final = "rapi.pem"
 SPICE_PEM: Final = "spice.pem"

@@ -1,13 +1,14 @@
 """Destruction of a cluster: the steps on the last node after OP_CLUSTER_DESTROY."""
 
-from ganeti import errors, rpc
-from ganeti.bootstrap import initialise
+from ganeti.base import errors
+from ganeti.base.constants import daemons
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import Runner
+from ganeti.bootstrap.init import initialise
 from ganeti.bootstrap.options import Feedback
-from ganeti.bootstrap.services import Services
-from ganeti.constants import daemons
-from ganeti.pathutils import Paths
-from ganeti.process import Runner
-from ganeti.ssconf import SimpleStore
+from ganeti.node.services import Services
+from ganeti.protocols import rpc
+from ganeti.protocols.ssconf import SimpleStore
 from ganeti.store import choice
 from ganeti.store.etcd.removal import remove_store
 

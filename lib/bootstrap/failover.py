@@ -13,25 +13,30 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from ganeti import config, errors, luxi, rpc, store
-from ganeti.bootstrap import elections, etcd_failover, master_name
+from ganeti import store
+from ganeti.automation.failover import etcd_failover, master_name
+from ganeti.base import errors
+from ganeti.base.clock import Clock
+from ganeti.base.constants import ecodes
+from ganeti.base.net import netutils
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import Runner
+from ganeti.base.tls import authority
 from ganeti.bootstrap.options import Feedback
-from ganeti.bootstrap.services import Services
 from ganeti.bootstrap.waiting import wait_until
-from ganeti.clock import Clock
-from ganeti.cmdlib import master_ip
-from ganeti.constants import ecodes
-from ganeti.objects import Node, Snapshot
-from ganeti.pathutils import Paths
-from ganeti.process import Runner
-from ganeti.quorum import Term
-from ganeti.rpc import voting
-from ganeti.ssconf import SimpleStore
+from ganeti.decisions.quorum import Term
+from ganeti.master import config
+from ganeti.model.objects import Node, Snapshot
+from ganeti.node.services import Services
+from ganeti.operations import master_ip
+from ganeti.protocols import luxi, rpc
+from ganeti.protocols.rpc import voting
+from ganeti.protocols.ssconf import SimpleStore
 from ganeti.store import Document, choice
-from ganeti.store.election import Survey
+from ganeti.store.copies import network_elections as elections
+from ganeti.store.copies.election import Survey
 from ganeti.store.etcd import Claim, Servers
 from ganeti.store.numbers import LAST_JOB
-from ganeti.utils import authority, netutils
 
 _log = logging.getLogger(__name__)
 

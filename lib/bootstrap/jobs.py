@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ganeti import errors, luxi, opcodes
+from ganeti.base import errors
+from ganeti.base.constants import timeouts
+from ganeti.base.pathutils import Paths
 from ganeti.bootstrap.options import Feedback
-from ganeti.constants import timeouts
-from ganeti.pathutils import Paths
+from ganeti.model import opcodes
+from ganeti.protocols import luxi
 
 #: Status of jobs that have ended.
 ENDED: Final = frozenset({"success", "error", "canceled"})

@@ -11,13 +11,17 @@ import contextlib
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
-from ganeti import config, errors, quorum, store
-from ganeti.bootstrap import store_access
-from ganeti.clock import Clock
-from ganeti.constants import ecodes
-from ganeti.objects import Snapshot
-from ganeti.pathutils import Paths
-from ganeti.store import Document, choice, voters
+from ganeti import store
+from ganeti.base import errors
+from ganeti.base.clock import Clock
+from ganeti.base.constants import ecodes
+from ganeti.base.pathutils import Paths
+from ganeti.bootstrap.stores import store_access
+from ganeti.decisions import quorum
+from ganeti.master import config
+from ganeti.model.objects import Snapshot
+from ganeti.store import Document, choice
+from ganeti.store.copies import voters
 from ganeti.store.etcd import Gateway, Servers
 from ganeti.store.etcd.reader import Reader
 

@@ -11,16 +11,20 @@ from typing import Any, Final, Protocol
 
 from cryptography.hazmat.primitives import serialization
 
-from ganeti import errors, luxi, process, rpc
-from ganeti.bootstrap import bridge, checks, crypto, port_checks, service_checks
+from ganeti.base import errors, process
+from ganeti.base.constants import daemons, ecodes, network, versions
+from ganeti.base.constants.protocols import ssh as constants
+from ganeti.base.filesystem import files
+from ganeti.base.net import netutils
+from ganeti.base.pathutils import Paths
+from ganeti.base.tls import authority, x509
+from ganeti.bootstrap import crypto, port_checks, service_checks
+from ganeti.bootstrap.init import bridge, checks
 from ganeti.bootstrap.options import Feedback, Joined, JoinRequest
-from ganeti.constants import daemons, ecodes, network, versions
-from ganeti.constants import ssh as constants
-from ganeti.pathutils import Paths
-from ganeti.ssconf import SimpleStore
-from ganeti.ssh import account, authorized_keys, host_keys, keys, pubkeys
-from ganeti.ssh import client as ssh_client
-from ganeti.utils import authority, files, netutils, x509
+from ganeti.protocols import luxi, rpc
+from ganeti.protocols.ssconf import SimpleStore
+from ganeti.protocols.ssh import account, authorized_keys, host_keys, keys, pubkeys
+from ganeti.protocols.ssh import client as ssh_client
 
 #: Seconds to wait until the node daemon answers.
 ANSWER_TIMEOUT_S: Final = 10.0

@@ -12,9 +12,10 @@ import socket
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
-from ganeti import errors
-from ganeti.constants import daemons, hvparams
-from ganeti.process import Shell
+from ganeti.base import errors
+from ganeti.base.constants import daemons
+from ganeti.base.constants.parameters import hvparams
+from ganeti.base.process import Shell
 
 #: Seconds for one connection: the first packet is repeated after one second.
 CONNECT_S: Final = 3.0

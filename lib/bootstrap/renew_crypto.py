@@ -10,7 +10,7 @@ replaced together with the cluster certificate, because nodes would refuse the c
 the master otherwise.
 
 A cluster certificate is replaced here only if `needs_restart`; otherwise a job does it
-while everything works, see `ganeti.cmdlib.authority_renewal`.
+while everything works, see `ganeti.operations.trust.authority_renewal`.
 
 A new cluster certificate is that of a new authority. Each node gets a certificate that
 it has issued, or the master would not accept the node. The master makes the keys of
@@ -25,25 +25,25 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from ganeti import config, errors, ssconf, store
-from ganeti.bootstrap import (
-    crypto,
-    etcd_failover,
-    lost_master,
-    renewal_note,
-    store_access,
-)
+from ganeti import store
+from ganeti.automation.failover import etcd_failover
+from ganeti.base import daemon_users, errors
+from ganeti.base.clock import Clock
+from ganeti.base.constants import ecodes, misc
+from ganeti.base.constants.protocols import ssconf as constants
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import Runner
+from ganeti.base.tls import authority, x509
+from ganeti.bootstrap import crypto, lost_master, renewal_note
 from ganeti.bootstrap.options import Feedback
-from ganeti.bootstrap.services import Services
-from ganeti.clock import Clock
-from ganeti.constants import ecodes, misc
-from ganeti.constants import ssconf as constants
-from ganeti.objects import CLUSTER_KEY, Snapshot, Update
-from ganeti.pathutils import Paths
-from ganeti.process import Runner
-from ganeti.ssconf import SimpleStore
-from ganeti.ssh import account, client
-from ganeti.utils import authority, daemon_users, files, x509
+from ganeti.bootstrap.stores import store_access
+from ganeti.master import config
+from ganeti.model.objects import CLUSTER_KEY, Snapshot, Update
+from ganeti.node.services import Services
+from ganeti.protocols import ssconf
+from ganeti.protocols.ssconf import SimpleStore
+from ganeti.protocols.ssh import account, client
 
 _log = logging.getLogger(__name__)
 _OWNER: Final = "renew-crypto"

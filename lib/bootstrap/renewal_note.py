@@ -8,8 +8,8 @@ renewal, made on another node because this one was lost, and its note is outdate
 
 import hashlib
 
-from ganeti.pathutils import Paths
-from ganeti.utils import files
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
 
 _MODE = 0o600
 _MAX_BYTES = 4096

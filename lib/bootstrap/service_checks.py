@@ -6,9 +6,10 @@ The same check runs on this machine and, over SSH, on a machine that joins.
 from collections.abc import Sequence
 from typing import Final
 
-from ganeti import _buildconf, errors
-from ganeti.pathutils import Paths
-from ganeti.process import Shell
+from ganeti import _buildconf
+from ganeti.base import errors
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import Shell
 
 _UNITS: Final = (
     "ganeti.target",

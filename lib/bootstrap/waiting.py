@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from ganeti.clock import Clock
+from ganeti.base.clock import Clock
 
 _FIRST_PAUSE_S: Final = 1.0
 _GROWTH: Final = 1.5

@@ -1,5 +1,5 @@
-"""The gnt-* commands: one package per program, one module per subcommand.
+"""The gnt-* commands and the placement programs: parse, ask, submit, show.
 
-Code that several commands share belongs to ``ganeti.cli``. The operations themselves
-belong to the master daemon.
+One package per program, one module per subcommand; `cli` has what they share. The
+operations themselves belong to the master daemon.
 """

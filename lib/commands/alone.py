@@ -3,9 +3,9 @@
 import contextlib
 from collections.abc import Iterator
 
-from ganeti import errors
-from ganeti.cli.context import CommandContext
-from ganeti.constants import ecodes
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.commands.cli.context import CommandContext
 
 
 @contextlib.contextmanager
@@ -20,7 +20,7 @@ def alone(ctx: CommandContext, lock: str, problem: str) -> Iterator[None]:
     Raises:
         OpPrereqError: one runs.
     """
-    from ganeti.utils import files
+    from ganeti.base.filesystem import files
 
     with contextlib.ExitStack() as stack:
         try:

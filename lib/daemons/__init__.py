@@ -1,5 +1,5 @@
-"""Main programs of daemons: read the environment, open effects, run a service.
+"""Daemons: each one's service, and the main program that opens its effects.
 
-There is one module per daemon; `common` has the shared parts. The services are in
-``ganeti.masterd`` and ``ganeti.backend``.
+`mains` has one main program per daemon, and `common` the parts that they share. Main
+programs alone read the environment; a service gets all that it needs as arguments.
 """

@@ -21,10 +21,13 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn, Protocol
 
-from ganeti import errors, ssconf
-from ganeti.constants import daemons, exitcodes, versions
-from ganeti.pathutils import Paths, from_environ
-from ganeti.utils import arguments, daemon_users, log, netutils, pidfile
+from ganeti.base import daemon_users, errors, log
+from ganeti.base.constants import daemons, exitcodes, versions
+from ganeti.base.filesystem import pidfile
+from ganeti.base.net import netutils
+from ganeti.base.pathutils import Paths, from_environ
+from ganeti.base.text import arguments
+from ganeti.protocols import ssconf
 
 _log = logging.getLogger(__name__)
 

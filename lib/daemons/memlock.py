@@ -4,7 +4,7 @@ import logging
 import resource
 from typing import Final
 
-from ganeti.utils import memory
+from ganeti.base import memory
 
 _log = logging.getLogger(__name__)
 

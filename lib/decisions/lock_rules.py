@@ -17,14 +17,14 @@ the tests:
    step would have handed the lock over already;
 3. at most one shared condition is queued per priority.
 
-Waiting, waking and time do not belong here, see `ganeti.locking.sharedlock`.
+Waiting, waking and time do not belong here, see `ganeti.master.locking.sharedlock`.
 Source: design 2.1, "SharedLock redesign".
 """
 
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
-from ganeti import errors
+from ganeti.base import errors
 
 #: The owner of a lock: a thread in the daemon, any value in tests.
 Owner = Hashable

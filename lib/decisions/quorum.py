@@ -1,7 +1,7 @@
 """The commit rule: who may acknowledge, who may be elected, and why nothing is lost.
 
-Pure decisions. Copies on disk are `ganeti.store.database`, sending change-sets is
-`ganeti.store.peers`, asking for promises is `ganeti.store.election`.
+Pure decisions. Copies on disk are `ganeti.store.file.database`, sending change-sets is
+`ganeti.store.copies.peers`, asking for promises is `ganeti.store.copies.election`.
 
 **Quantities.** A *copy* is one node's configuration and jobs. Its history is a sequence
 of groups; each group carries the term in which it was written. A copy stores

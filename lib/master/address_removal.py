@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import rpc
-from ganeti.pathutils import Paths
+from ganeti.base.pathutils import Paths
+from ganeti.protocols import rpc
 
 #: Longest wait for the node daemon and the set-up script, in seconds.
 DROP_S: Final = 20.0
@@ -25,7 +25,7 @@ def drop(
     Args:
         paths: of this node.
         own: address of this node.
-        parameters: see `ganeti.cmdlib.master_ip.parameters`.
+        parameters: see `ganeti.operations.master_ip.parameters`.
         is_external: the cluster uses a set-up script of its own.
         timeout_s: time to wait; the node daemon finishes a call that it has received.
     """

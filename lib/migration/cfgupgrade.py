@@ -16,13 +16,17 @@ from typing import Final
 
 import simplejson
 
-from ganeti import config, errors, pathutils, store
-from ganeti.clock import Clock, SystemClock
-from ganeti.ssconf import SimpleStore
-from ganeti.storage import allowed
-from ganeti.store import Change, choice, sqlite_file
-from ganeti.tools import common, ganeti2_config, old_config, old_jobs
-from ganeti.utils import files, pidfile
+from ganeti import store
+from ganeti.base import errors, pathutils
+from ganeti.base.clock import Clock, SystemClock
+from ganeti.base.filesystem import files, pidfile
+from ganeti.master import config
+from ganeti.migration import ganeti2_config, old_config, old_jobs
+from ganeti.node.storage import allowed
+from ganeti.protocols.ssconf import SimpleStore
+from ganeti.store import Change, choice
+from ganeti.store.file import sqlite_file
+from ganeti.tools import common
 
 _log = logging.getLogger(__name__)
 NAME: Final = "cfgupgrade"

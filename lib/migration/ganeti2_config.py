@@ -2,16 +2,18 @@
 
 Each step looks at the form of the data and not at the version in the file, so that a
 file that an earlier conversion left half way is accepted, too. Only the parts that a
-step touches are checked here; `ganeti.config.import_config`, which runs afterwards,
-checks all of them.
+step touches are checked here; `ganeti.master.config.import_config`, which runs
+afterwards, checks all of them.
 """
 
 import uuid
 from collections.abc import Container, Iterator, Mapping
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.constants import disks, export, hvparams, ipolicy, mond, params
+from ganeti.base import errors
+from ganeti.base.constants import disks
+from ganeti.base.constants.parameters import hvparams, ipolicy, params
+from ganeti.base.constants.protocols import export, mond
 
 _Row = dict[str, Any]
 #: First and last version of Ganeti 2 that can be converted.

@@ -1,7 +1,7 @@
 """``config.data`` of another implementation of Ganeti, read and checked.
 
 `read` returns what a new store gets; each kind of bad input has one error. Writing the
-file, and replacing a store, is in `ganeti.tools.cfgupgrade`.
+file, and replacing a store, is in `ganeti.migration.cfgupgrade`.
 """
 
 import logging
@@ -11,15 +11,17 @@ from typing import Any, Final
 
 import simplejson
 
-from ganeti import config, errors
-from ganeti.constants import hvparams, versions
-from ganeti.constants.commit import COMMIT_POLICY_MAJORITY
-from ganeti.constants.confd import CONFD_HMAC_SHA1
-from ganeti.constants.params import DISK_ADDITIONS
-from ganeti.objects import CLUSTER_KEY, Snapshot, Update, allocators
+from ganeti.base import errors
+from ganeti.base.constants import versions
+from ganeti.base.constants.commit import COMMIT_POLICY_MAJORITY
+from ganeti.base.constants.parameters import hvparams
+from ganeti.base.constants.parameters.params import DISK_ADDITIONS
+from ganeti.base.constants.protocols.confd import CONFD_HMAC_SHA1
+from ganeti.base.filesystem import files
+from ganeti.master import config
+from ganeti.migration import ganeti2_config
+from ganeti.model.objects import CLUSTER_KEY, Snapshot, Update, allocators
 from ganeti.store import Change
-from ganeti.tools import ganeti2_config
-from ganeti.utils import files
 
 _log = logging.getLogger(__name__)
 #: Parts of the version number of a file: 2160000 is of Ganeti 2.16.

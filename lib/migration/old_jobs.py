@@ -12,11 +12,12 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from ganeti import errors
-from ganeti.constants import jobqueue
-from ganeti.jqueue import documents, records
+from ganeti.base import errors
+from ganeti.base.constants import jobqueue
+from ganeti.base.filesystem import files
+from ganeti.decisions.jobs import records
+from ganeti.master.jqueue import documents
 from ganeti.store import Change, Document
-from ganeti.utils import files
 
 _log = logging.getLogger(__name__)
 _JOB_FILE: Final = re.compile(r"job-([1-9][0-9]{0,17})")

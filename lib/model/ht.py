@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from ganeti import errors
-from ganeti.constants import ecodes
-from ganeti.utils import messages
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.text import messages
 
 
 class Doc(str):

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ganeti import errors
+from ganeti.base import errors
 
 
 def dump(value: Any) -> bytes:

@@ -4,11 +4,11 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from ganeti import errors
-from ganeti.constants import ecodes
-from ganeti.pathutils import HOSTNAME_ENV, ROOTDIR_ENV, Paths
-from ganeti.process import SAFE_PATH, Runner
-from ganeti.utils import daemon_users, disabled_daemons
+from ganeti.base import daemon_users, errors
+from ganeti.base.constants import ecodes
+from ganeti.base.filesystem import disabled_daemons
+from ganeti.base.pathutils import HOSTNAME_ENV, ROOTDIR_ENV, Paths
+from ganeti.base.process import SAFE_PATH, Runner
 
 #: Longest time for daemons to become ready or to stop.
 _TIMEOUT_S: Final = 90.0

@@ -1,5 +1,6 @@
-"""Logical units: one package per object, one module per opcode.
+"""Operations: opcodes carried out, one package per object, one module per opcode.
 
-Each module holds one `base.LogicalUnit`; `units` is the table of all of them. What
-uses a socket, a clock or a thread directly does not belong here.
+Each module holds one `base.LogicalUnit`; `unit_table` is the table of all of them, and
+`mcpu` takes one through its phases. What uses a socket, a clock or a thread directly
+does not belong here.
 """

@@ -4,11 +4,13 @@ import abc
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from ganeti import errors, iallocator, locking, objects
-from ganeti.cmdlib import base
-from ganeti.constants import ecodes, jobqueue
-from ganeti.constants.iallocator import DEFAULT_IALLOCATOR_SHORTCUT
-from ganeti.objects import allocators as default_allocators
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, jobqueue
+from ganeti.base.constants.protocols.iallocator import DEFAULT_IALLOCATOR_SHORTCUT
+from ganeti.master import iallocator, locking
+from ganeti.model import objects
+from ganeti.model.objects import allocators as default_allocators
+from ganeti.operations import base
 
 _NODE_LEVELS: Final = (locking.Level.NODE, locking.Level.NODE_RES)
 

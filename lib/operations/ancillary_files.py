@@ -9,14 +9,17 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from ganeti import objects, pathutils, rpc
-from ganeti.cmdlib import host_keys
-from ganeti.cmdlib.base import Context
-from ganeti.constants import misc, nodeverify
-from ganeti.rpc import wire
-from ganeti.ssh import host_keys as public_keys
+from ganeti.base import pathutils
+from ganeti.base.constants import misc
+from ganeti.base.constants.protocols import nodeverify
+from ganeti.base.filesystem import shared_files
+from ganeti.model import objects
+from ganeti.operations.base import Context
+from ganeti.operations.trust import host_keys
+from ganeti.protocols import rpc
+from ganeti.protocols.rpc import wire
+from ganeti.protocols.ssh import host_keys as public_keys
 from ganeti.store import choice
-from ganeti.utils import shared_files
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """Base of logical units: the checks and actions of one opcode.
 
 A unit never uses a socket, a clock or a thread directly: it has a `Context`. The
-phases are called in order by `ganeti.mcpu`: `check_arguments`, `expand_names`,
-`declare_locks` per level, `check_prereq`, pre hooks, `execute`, post hooks.
-Nothing may be changed before `execute`; with ``dry_run`` the unit ends after
+phases are called in order by `ganeti.operations.mcpu`: `check_arguments`,
+`expand_names`, `declare_locks` per level, `check_prereq`, pre hooks, `execute`, post
+hooks. Nothing may be changed before `execute`; with ``dry_run`` the unit ends after
 `check_prereq` and returns `dry_run_result`.
 """
 
@@ -11,24 +11,15 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
-from ganeti import (
-    clock,
-    config,
-    errors,
-    hooksmaster,
-    iallocator,
-    locking,
-    objects,
-    opcodes,
-    pathutils,
-    query,
-    rpc,
-)
-from ganeti.constants import ecodes
-from ganeti.jqueue import SubmitJobs
-from ganeti.objects import lookup
-from ganeti.rpc import Runner, Target
-from ganeti.utils import messages
+from ganeti.base import clock, errors, pathutils
+from ganeti.base.constants import ecodes
+from ganeti.base.text import messages
+from ganeti.master import config, hooksmaster, iallocator, locking, query
+from ganeti.master.jqueue import SubmitJobs
+from ganeti.model import objects, opcodes
+from ganeti.model.objects import lookup
+from ganeti.protocols import rpc
+from ganeti.protocols.rpc import Runner, Target
 
 O = TypeVar("O", bound=opcodes.Opcode)  # noqa: E741
 
@@ -200,7 +191,7 @@ class Context(UnitDeps):
 
 
 class LogicalUnit(Generic[O]):
-    """Execution of one opcode. One subclass per module, see `ganeti.cmdlib.unit_table`.
+    """Execution of one opcode. One subclass per module, see `operations.unit_table`.
 
     Class attributes: ``EXCLUSIVE`` takes the big lock exclusively, ``HOOKS_PATH``
     and ``HOOKS_TYPE`` name the hook directories and the object kind (None: the
@@ -249,8 +240,9 @@ class LogicalUnit(Generic[O]):
     def can_plan(cls, op: opcodes.Opcode) -> bool:
         """Return whether all effects of the opcode go through the context.
 
-        Only then can a dry run list them, see `ganeti.mcpu.planning`; and only then can
-        the opcode begin before its start is on disk: its commits and calls follow that.
+        Only then can a dry run list them, see `ganeti.operations.mcpu.planning`; and
+        only then can the opcode begin before its start is on disk: its commits and
+        calls follow that.
         """
         del op
         return True

@@ -7,11 +7,13 @@ configuration) and log in on all nodes (its key is in all authorized_keys).
 from collections.abc import Collection
 from typing import Any, Final
 
-from ganeti import config, objects
-from ganeti.cmdlib import ancillary_files, callers, node_certificates
-from ganeti.cmdlib.base import Context
-from ganeti.config import candidate_pool
-from ganeti.constants import ssh
+from ganeti.base.constants.protocols import ssh
+from ganeti.master import config
+from ganeti.master.config import candidate_pool
+from ganeti.model import objects
+from ganeti.operations import ancillary_files
+from ganeti.operations.base import Context
+from ganeti.operations.trust import callers, node_certificates
 
 #: Seconds to wait for calls that write a copy on a node that is no candidate now.
 _RELEASE_S: Final = 30.0

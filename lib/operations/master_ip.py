@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from ganeti import objects
-from ganeti.cmdlib.base import Context
-from ganeti.rpc import Result
+from ganeti.model import objects
+from ganeti.operations.base import Context
+from ganeti.protocols.rpc import Result
 
 
 def parameters(cluster: objects.Cluster) -> dict[str, Any]:

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ganeti import hooksmaster
-from ganeti.cmdlib.base import LogicalUnit
-from ganeti.constants import hooks
+from ganeti.base.constants.protocols import hooks
+from ganeti.master import hooksmaster
+from ganeti.operations.base import LogicalUnit
 
 
 def run_post(unit: LogicalUnit[Any], nodes: Sequence[str]) -> None:

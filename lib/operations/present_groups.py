@@ -1,8 +1,8 @@
 """The volume groups that nodes have, for advice about mirrors that have lost a copy."""
 
-from ganeti import objects
-from ganeti.cmdlib import base
-from ganeti.verify import mirrors
+from ganeti.decisions.verify import mirrors
+from ganeti.model import objects
+from ganeti.operations import base
 
 
 class PresentGroups:

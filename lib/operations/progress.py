@@ -6,9 +6,9 @@ so long jobs do not fill the store. The unit itself writes the lines of the job 
 
 from typing import Final
 
-from ganeti.cmdlib import base
-from ganeti.constants import jobqueue
-from ganeti.utils import units
+from ganeti.base.constants import jobqueue
+from ganeti.base.text import units
+from ganeti.operations import base
 
 #: Seconds until the first entry, and between the first ones.
 FIRST_S: Final = 2.0

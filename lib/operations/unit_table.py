@@ -2,62 +2,62 @@
 
 from typing import Any, Final
 
-from ganeti.cmdlib.backup.modes import BackupExporting
-from ganeti.cmdlib.backup.prepare import BackupPrepare
-from ganeti.cmdlib.backup.remove import BackupRemove
-from ganeti.cmdlib.base import LogicalUnit
-from ganeti.cmdlib.cluster.config_query import ClusterConfigQuery
-from ganeti.cmdlib.cluster.destroy import ClusterDestroy
-from ganeti.cmdlib.cluster.master_address import (
+from ganeti.operations.backup.modes import BackupExporting
+from ganeti.operations.backup.prepare import BackupPrepare
+from ganeti.operations.backup.remove import BackupRemove
+from ganeti.operations.base import LogicalUnit
+from ganeti.operations.cluster.config_query import ClusterConfigQuery
+from ganeti.operations.cluster.destroy import ClusterDestroy
+from ganeti.operations.cluster.master_address import (
     ClusterActivateMasterIp,
     ClusterDeactivateMasterIp,
 )
-from ganeti.cmdlib.cluster.post_init import ClusterPostInit
-from ganeti.cmdlib.cluster.query import ClusterQuery
-from ganeti.cmdlib.cluster.redist import ClusterRedistConf
-from ganeti.cmdlib.cluster.rename import ClusterRename
-from ganeti.cmdlib.cluster.renew_crypto import ClusterRenewCrypto
-from ganeti.cmdlib.cluster.repair_sizes import ClusterRepairDiskSizes
-from ganeti.cmdlib.cluster.set_params import ClusterSetParams
-from ganeti.cmdlib.cluster.verify import ClusterVerify
-from ganeti.cmdlib.cluster.verify_config import ClusterVerifyConfig
-from ganeti.cmdlib.cluster.verify_disks import ClusterVerifyDisks
-from ganeti.cmdlib.cluster.verify_group import ClusterVerifyGroup
-from ganeti.cmdlib.group.add import GroupAdd
-from ganeti.cmdlib.group.assign import GroupAssignNodes
-from ganeti.cmdlib.group.evacuate import GroupEvacuate
-from ganeti.cmdlib.group.remove import GroupRemove
-from ganeti.cmdlib.group.rename import GroupRename
-from ganeti.cmdlib.group.set_params import GroupSetParams
-from ganeti.cmdlib.group.verify_disks import GroupVerifyDisks
-from ganeti.cmdlib.instance.unit_table import UNITS as INSTANCE_UNITS
-from ganeti.cmdlib.network.add import NetworkAdd
-from ganeti.cmdlib.network.connect import NetworkConnect
-from ganeti.cmdlib.network.disconnect import NetworkDisconnect
-from ganeti.cmdlib.network.remove import NetworkRemove
-from ganeti.cmdlib.network.rename import NetworkRename
-from ganeti.cmdlib.network.set_params import NetworkSetParams
-from ganeti.cmdlib.node.add import NodeAdd
-from ganeti.cmdlib.node.evacuate import NodeEvacuate
-from ganeti.cmdlib.node.migrate import NodeMigrate
-from ganeti.cmdlib.node.oob import OobCommand
-from ganeti.cmdlib.node.powercycle import NodePowercycle
-from ganeti.cmdlib.node.query_storage import NodeQueryStorage
-from ganeti.cmdlib.node.query_volumes import NodeQueryvols
-from ganeti.cmdlib.node.remove import NodeRemove
-from ganeti.cmdlib.node.repair_command import RepairCommand
-from ganeti.cmdlib.node.restricted import RestrictedCommand
-from ganeti.cmdlib.node.set_params import NodeSetParams
-from ganeti.cmdlib.node.storage_units import NodeModifyStorage, RepairNodeStorage
-from ganeti.cmdlib.os.diagnose import ExtStorageDiagnose, OsDiagnose
-from ganeti.cmdlib.query.query import Query, QueryFields
-from ganeti.cmdlib.tags.change import TagsDel, TagsSet
-from ganeti.cmdlib.tags.get import TagsGet
-from ganeti.cmdlib.tags.search import TagsSearch
-from ganeti.cmdlib.test.allocator import TestAllocator
-from ganeti.cmdlib.test.delay import TestDelay
-from ganeti.cmdlib.test.jqueue import TestJqueue
-from ganeti.cmdlib.test.osparams import TestOsParams
+from ganeti.operations.cluster.post_init import ClusterPostInit
+from ganeti.operations.cluster.query import ClusterQuery
+from ganeti.operations.cluster.redist import ClusterRedistConf
+from ganeti.operations.cluster.rename import ClusterRename
+from ganeti.operations.cluster.renew_crypto import ClusterRenewCrypto
+from ganeti.operations.cluster.repair_sizes import ClusterRepairDiskSizes
+from ganeti.operations.cluster.set_params import ClusterSetParams
+from ganeti.operations.cluster.verification.verify import ClusterVerify
+from ganeti.operations.cluster.verification.verify_config import ClusterVerifyConfig
+from ganeti.operations.cluster.verification.verify_disks import ClusterVerifyDisks
+from ganeti.operations.cluster.verification.verify_group import ClusterVerifyGroup
+from ganeti.operations.group.add import GroupAdd
+from ganeti.operations.group.assign import GroupAssignNodes
+from ganeti.operations.group.evacuate import GroupEvacuate
+from ganeti.operations.group.remove import GroupRemove
+from ganeti.operations.group.rename import GroupRename
+from ganeti.operations.group.set_params import GroupSetParams
+from ganeti.operations.group.verify_disks import GroupVerifyDisks
+from ganeti.operations.instance.unit_table import UNITS as INSTANCE_UNITS
+from ganeti.operations.network.add import NetworkAdd
+from ganeti.operations.network.connect import NetworkConnect
+from ganeti.operations.network.disconnect import NetworkDisconnect
+from ganeti.operations.network.remove import NetworkRemove
+from ganeti.operations.network.rename import NetworkRename
+from ganeti.operations.network.set_params import NetworkSetParams
+from ganeti.operations.node.add import NodeAdd
+from ganeti.operations.node.evacuate import NodeEvacuate
+from ganeti.operations.node.migrate import NodeMigrate
+from ganeti.operations.node.oob import OobCommand
+from ganeti.operations.node.powercycle import NodePowercycle
+from ganeti.operations.node.query_storage import NodeQueryStorage
+from ganeti.operations.node.query_volumes import NodeQueryvols
+from ganeti.operations.node.remove import NodeRemove
+from ganeti.operations.node.repair_command import RepairCommand
+from ganeti.operations.node.restricted import RestrictedCommand
+from ganeti.operations.node.set_params import NodeSetParams
+from ganeti.operations.node.storage_units import NodeModifyStorage, RepairNodeStorage
+from ganeti.operations.os.diagnose import ExtStorageDiagnose, OsDiagnose
+from ganeti.operations.query.query import Query, QueryFields
+from ganeti.operations.tags.change import TagsDel, TagsSet
+from ganeti.operations.tags.get import TagsGet
+from ganeti.operations.tags.search import TagsSearch
+from ganeti.operations.test.allocator import TestAllocator
+from ganeti.operations.test.delay import TestDelay
+from ganeti.operations.test.jqueue import TestJqueue
+from ganeti.operations.test.osparams import TestOsParams
 
 #: Logical unit by opcode id.
 UNITS: Final[dict[str, type[LogicalUnit[Any]]]] = {

@@ -14,13 +14,13 @@ from ganeti.store.base import (
     Done,
     Store,
 )
+from ganeti.store.copies.follower import Follower, check_pages, read_snapshot
+from ganeti.store.copies.replica import Replica
 from ganeti.store.engine import Engine
-from ganeti.store.follower import Follower, check_pages, read_snapshot
+from ganeti.store.file.schema import VersionError
+from ganeti.store.file.sqlite import open_master
 from ganeti.store.fork import Fork
-from ganeti.store.replica import Replica
-from ganeti.store.schema import VersionError
 from ganeti.store.settings import CommitSettings
-from ganeti.store.sqlite import open_master
 from ganeti.store.typed import read_typed
 
 __all__ = [

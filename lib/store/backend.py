@@ -8,8 +8,8 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from ganeti.objects import Snapshot
-from ganeti.quorum import Term, Voters
+from ganeti.decisions.quorum import Term, Voters
+from ganeti.model.objects import Snapshot
 
 #: Table, key, and the stored form or None for a removed row.
 Row = tuple[str, str, bytes | None]

@@ -1,7 +1,7 @@
 """The interface of a store: snapshots, commits, followers, documents.
 
-Configuration records live in the tables of `ganeti.objects.TABLES` and are part of
-snapshots. Documents are opaque bytes by table and key (jobs and their logs), made
+Configuration records live in the tables of `ganeti.model.objects.TABLES` and are part
+of snapshots. Documents are opaque bytes by table and key (jobs and their logs), made
 durable and copied to master candidates the same way, but not part of snapshots.
 """
 
@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from ganeti.objects import Snapshot, Update
-from ganeti.quorum import Term
+from ganeti.decisions.quorum import Term
+from ganeti.model.objects import Snapshot, Update
 
 #: Document tables: live jobs by id, archived jobs by id, log entries by
 #: ``<job id>/<serial, 10 digits>``, single values (queue serial, drain flag), and the

@@ -12,10 +12,10 @@ from typing import Final
 
 import msgspec
 
-from ganeti import errors
-from ganeti.pathutils import Paths
+from ganeti.base import errors
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
 from ganeti.store.etcd import address
-from ganeti.utils import files
 
 ENGINE_FILE: Final = "store-engine"
 AUTHORITY_FILE: Final = "etcd-ca.pem"

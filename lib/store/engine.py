@@ -4,7 +4,7 @@ Writers stage under one short lock. One committer thread takes all that has been
 staged, gives it to the backend as one transaction and to the candidates as one
 change-set, and acknowledges when both have answered; what arrives before that forms
 the next group. Where bytes end up is the backend's business, what candidates
-answer that of `ganeti.store.peers`.
+answer that of `ganeti.store.copies.peers`.
 
 When a group cannot be made durable, it and everything staged since fail together,
 because what was staged later may have been decided on the lost state. A group that
@@ -18,11 +18,10 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from ganeti import errors
-from ganeti.objects import Network, Snapshot, Update
-from ganeti.quorum import Term, Voters
+from ganeti.base import errors
+from ganeti.decisions.quorum import Term, Voters
+from ganeti.model.objects import Network, Snapshot, Update
 from ganeti.store import features, pools, wire
-from ganeti.store import voters as voters_module
 from ganeti.store.backend import (
     ARCHIVE_TABLE,
     Backend,
@@ -32,7 +31,8 @@ from ganeti.store.backend import (
     chain,
 )
 from ganeti.store.base import Change, ChangeSet, CopyState, Document, Done
-from ganeti.store.doubts import Doubts, NoDoubts
+from ganeti.store.copies import voters as voters_module
+from ganeti.store.copies.doubts import Doubts, NoDoubts
 from ganeti.store.features import Features
 
 _log = logging.getLogger(__name__)
@@ -553,7 +553,7 @@ class Engine:
         """Return whether an earlier master's change of the candidate set is open.
 
         No majority may know it yet, so the set must not change again before a group of
-        this master was acknowledged (`ganeti.quorum`, rule 6).
+        this master was acknowledged (`ganeti.decisions.quorum`, rule 6).
         """
         return bool(self._voters.before) and not self._has_acknowledged
 

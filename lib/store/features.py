@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import errors
+from ganeti.base import errors
 from ganeti.store.base import Document
 
 #: Key of the features in use, in the table of single values.
@@ -22,7 +22,7 @@ KEY: Final = "features"
 STATUS_KEY: Final = "features"
 #: Records of large networks are compressed, see `ganeti.store.wire`.
 COMPRESSED_NETWORKS: Final = "compressed-networks"
-#: Logs of archived jobs are rows of the archive, see `ganeti.jqueue.documents`.
+#: Logs of archived jobs are rows of the archive, see `ganeti.master.jqueue.documents`.
 ARCHIVED_LOGS: Final = "archived-logs"
 #: Address pools of large networks are rows of their own, see `ganeti.store.pools`.
 POOL_ROWS: Final = "pool-rows"

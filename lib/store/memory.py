@@ -3,10 +3,10 @@
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
-from ganeti import errors
-from ganeti.objects import TABLES, Snapshot
-from ganeti.quorum import Term, Voters, next_number
-from ganeti.store import features, voters, wire
+from ganeti.base import errors
+from ganeti.decisions.quorum import Term, Voters, next_number
+from ganeti.model.objects import TABLES, Snapshot
+from ganeti.store import features, wire
 from ganeti.store.backend import (
     NO_HISTORY,
     ArchivePage,
@@ -17,6 +17,7 @@ from ganeti.store.backend import (
     State,
 )
 from ganeti.store.base import DOCUMENT_TABLES
+from ganeti.store.copies import voters
 from ganeti.store.engine import Copies, Engine
 
 

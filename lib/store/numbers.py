@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-#: Keys among the ``meta`` documents, see `ganeti.config` and `ganeti.jqueue.documents`.
+#: Keys among the ``meta`` documents, see `ganeti.master.config` and
+#: `ganeti.master.jqueue.documents`.
 CONFIG_HEADER: Final = "config"
 LAST_JOB: Final = "serial"
 #: A number this far above the master's own is not believed: one lying node must not use

@@ -23,8 +23,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from ganeti import errors, objects
-from ganeti.objects import Network
+from ganeti.base import errors
+from ganeti.model import objects
+from ganeti.model.objects import Network
 from ganeti.store.backend import Row
 
 TABLE: Final = "networks"

@@ -1,4 +1,4 @@
-"""How a master commits to the copies of candidates, see `ganeti.store.peers`."""
+"""How a master commits to the copies of candidates, see `ganeti.store.copies.peers`."""
 
 import dataclasses
 from collections.abc import Callable

@@ -4,7 +4,7 @@ from typing import TypeVar
 
 import msgspec
 
-from ganeti import errors
+from ganeti.base import errors
 from ganeti.store.base import Store
 
 T = TypeVar("T", bound=msgspec.Struct)

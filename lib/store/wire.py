@@ -1,8 +1,8 @@
 """Change-sets and whole copies as bytes: for the change log and for candidates.
 
 Records are JSON inside MessagePack; the address pools of large networks are rows of
-their own, see `ganeti.store.pools`. On the way to a node the bytes are base64 text,
-because node calls are JSON.
+their own, see `ganeti.store.pools`. On the way to a node the bytes are base64
+text, because node calls are JSON.
 """
 
 import base64
@@ -13,8 +13,9 @@ from typing import Final, NamedTuple, cast
 
 import msgspec
 
-from ganeti import errors, objects
-from ganeti.objects import TABLES, Network, Snapshot, Update
+from ganeti.base import errors
+from ganeti.model import objects
+from ganeti.model.objects import TABLES, Network, Snapshot, Update
 from ganeti.store import features, pools
 from ganeti.store.backend import ARCHIVE_TABLE, ARCHIVED, ArchivePage, Group, Row
 from ganeti.store.base import Change, Document

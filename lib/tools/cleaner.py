@@ -17,10 +17,12 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from ganeti import errors
-from ganeti.pathutils import Paths
+from ganeti.base import errors, log
+from ganeti.base.filesystem import files, pidfile
+from ganeti.base.pathutils import Paths
+from ganeti.base.text import arguments
+from ganeti.base.tls import x509
 from ganeti.tools import common
-from ganeti.utils import arguments, files, log, pidfile, x509
 
 _log = logging.getLogger(__name__)
 NAME: Final = "ganeti-cleaner"

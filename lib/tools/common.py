@@ -11,11 +11,11 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ganeti import errors, pathutils
-from ganeti.constants import ecodes, versions
-from ganeti.constants.ssconf import MAX_SIZE
-from ganeti.ssconf import SimpleStore
-from ganeti.utils import arguments
+from ganeti.base import errors, pathutils
+from ganeti.base.constants import ecodes, versions
+from ganeti.base.constants.protocols.ssconf import MAX_SIZE
+from ganeti.base.text import arguments
+from ganeti.protocols.ssconf import SimpleStore
 
 _log = logging.getLogger(__name__)
 #: Largest message: it has all ssconf values and a few keys.
@@ -198,7 +198,7 @@ def _check_certificate(paths: pathutils.Paths, message: Mapping[str, Any]) -> No
     # Programs that start often use this module, and the library loads slowly.
     from cryptography import x509 as crypto_x509
 
-    from ganeti.utils import x509
+    from ganeti.base.tls import x509
 
     try:
         given = crypto_x509.load_pem_x509_certificate(pem.encode())

@@ -12,12 +12,16 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ganeti import errors, ssconf
-from ganeti.confd import ConfdClient, Result, wire
-from ganeti.constants import confd, daemons, exitcodes, versions
-from ganeti.pathutils import Paths, from_environ
-from ganeti.utils import arguments, files, netutils
-from ganeti.utils.control_chars import escape
+from ganeti.base import errors
+from ganeti.base.constants import daemons, exitcodes, versions
+from ganeti.base.constants.protocols import confd
+from ganeti.base.filesystem import files
+from ganeti.base.net import netutils
+from ganeti.base.pathutils import Paths, from_environ
+from ganeti.base.text import arguments
+from ganeti.base.text.control_chars import escape
+from ganeti.protocols import ssconf
+from ganeti.protocols.confd import ConfdClient, Result, wire
 
 NAME: Final = "confd-client"
 _DAEMON: Final = "ganeti-confd"

@@ -10,10 +10,11 @@ import sys
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from ganeti import errors
-from ganeti.constants import daemons, exitcodes, versions
-from ganeti.pathutils import Paths, from_environ
-from ganeti.utils import arguments, daemon_users, files
+from ganeti.base import daemon_users, errors
+from ganeti.base.constants import daemons, exitcodes, versions
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths, from_environ
+from ganeti.base.text import arguments
 
 
 class PathMode(NamedTuple):

@@ -13,8 +13,8 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from ganeti import errors
-from ganeti.hypervisor.kvm import agent
+from ganeti.base import errors
+from ganeti.node.hypervisor.kvm import agent
 from ganeti.tools import common
 
 _MAX_S: Final = 600.0

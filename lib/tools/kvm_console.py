@@ -17,11 +17,11 @@ import tty
 from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO, Final
 
-from ganeti import errors, pathutils
-from ganeti.constants import exitcodes, versions
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.hypervisor.kvm.qmp import Qmp
-from ganeti.utils import arguments
+from ganeti.base import errors, pathutils
+from ganeti.base.constants import exitcodes, versions
+from ganeti.base.text import arguments
+from ganeti.node.hypervisor.kvm.files import Files
+from ganeti.node.hypervisor.kvm.qmp import Qmp
 
 #: Control-], as in telnet.
 _ESCAPE: Final = b"\x1d"

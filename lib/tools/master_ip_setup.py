@@ -14,10 +14,10 @@ import time
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from ganeti import errors
-from ganeti.constants import exitcodes
-from ganeti.process import SAFE_PATH, Runner, SystemRunner
-from ganeti.utils import netutils
+from ganeti.base import errors
+from ganeti.base.constants import exitcodes
+from ganeti.base.net import netutils
+from ganeti.base.process import SAFE_PATH, Runner, SystemRunner
 
 _log = logging.getLogger(__name__)
 

@@ -9,15 +9,21 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from ganeti import errors, serializer, ssconf
-from ganeti.confd import ConfdClient
-from ganeti.confd.client import Result
-from ganeti.constants import confd, daemons, exitcodes, mond, versions
-from ganeti.mond import collectors, disk_stats, drbd_status, helper, reports, volumes
-from ganeti.mond.sources import Sources, minor_owners
-from ganeti.pathutils import Paths, from_environ
-from ganeti.utils import arguments, files, netutils
-from ganeti.utils.control_chars import escape
+from ganeti.base import errors
+from ganeti.base.constants import daemons, exitcodes, versions
+from ganeti.base.constants.protocols import confd, mond
+from ganeti.base.filesystem import files
+from ganeti.base.net import netutils
+from ganeti.base.pathutils import Paths, from_environ
+from ganeti.base.text import arguments
+from ganeti.base.text.control_chars import escape
+from ganeti.model import serializer
+from ganeti.node.collectors import collector_table as collectors
+from ganeti.node.collectors import disk_stats, drbd_status, helper, reports, volumes
+from ganeti.node.collectors.sources import Sources, minor_owners
+from ganeti.protocols import ssconf
+from ganeti.protocols.confd import ConfdClient
+from ganeti.protocols.confd.client import Result
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ import tempfile
 import time
 
 from fakes import placement
-from ganeti.htools.hail import answer
+from ganeti.decisions.htools.hail import answer
 
 SIZES = ((100, 2000), (200, 4000), (1000, 10000))
 TEMPLATES = ("drbd", "sharedfile")

@@ -13,7 +13,7 @@ import time
 
 from cluster import NOOP, TOP, fake_instance, running, show, wait_final
 
-from ganeti import query
+from ganeti.master import query
 
 
 def timed(cluster, what, goal, *argv, runs=5, unit="s"):

@@ -24,8 +24,11 @@ import sys
 import tempfile
 import time
 
-from ganeti import config, luxi, objects, store
-from ganeti.clock import SystemClock
+from ganeti import store
+from ganeti.base.clock import SystemClock
+from ganeti.master import config
+from ganeti.model import objects
+from ganeti.protocols import luxi
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 FINAL = {"success", "error", "canceled"}

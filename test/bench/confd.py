@@ -14,13 +14,15 @@ import simplejson
 
 from fakes import cluster, confd_hostile
 from fakes.confd import KEY
-from ganeti import objects, opcodes, store
+from ganeti import store
+from ganeti.base.clock import SystemClock
+from ganeti.base.pathutils import Paths
 from ganeti.bootstrap import jobs
-from ganeti.clock import SystemClock
-from ganeti.confd import ConfdClient, guard, wire
-from ganeti.objects import Update
-from ganeti.pathutils import Paths
-from ganeti.vcluster import layout as lay
+from ganeti.daemons.confd import guard
+from ganeti.devel.vcluster import layout as lay
+from ganeti.model import objects, opcodes
+from ganeti.model.objects import Update
+from ganeti.protocols.confd import ConfdClient, wire
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 OURS = TOP / "build/bin/ganeti-confd"

@@ -11,8 +11,9 @@ import sys
 import time
 
 from fakes import allocators, clusters
-from ganeti import iallocator, objects
-from ganeti.rpc import Result
+from ganeti.master import iallocator
+from ganeti.model import objects
+from ganeti.protocols.rpc import Result
 
 REPEATS = 15
 TEMPLATES = ("drbd", "sharedfile")

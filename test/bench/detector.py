@@ -20,8 +20,9 @@ from rpc import start_daemons
 
 from fakes import clusters
 from fakes.master import Master
-from ganeti import clock, rpc
-from ganeti.maintd.node_deaths import NodeDeaths
+from ganeti.automation.maintenance.node_deaths import NodeDeaths
+from ganeti.base import clock
+from ganeti.protocols import rpc
 
 DAEMONS = 4
 FIRST_PORT = 18110

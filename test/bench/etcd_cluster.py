@@ -8,9 +8,9 @@ import tempfile
 import time
 
 from fakes import takeovers
-from ganeti.process import SystemRunner
-from ganeti.vcluster import layout as lay
-from ganeti.vcluster.nodes import NodeControl
+from ganeti.base.process import SystemRunner
+from ganeti.devel.vcluster import layout as lay
+from ganeti.devel.vcluster.nodes import NodeControl
 
 #: Seconds from the fault to the first accepted job; 95 % must reach it.
 GOAL_S = 10.0

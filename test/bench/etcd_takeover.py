@@ -13,12 +13,12 @@ import threading
 import time
 
 from fakes.etcd_servers import EtcdServers
-from ganeti.clock import SystemClock
+from ganeti.base.clock import SystemClock
 from ganeti.store.etcd import Candidacy, open_etcd
 
 MASTER = """
 import sys, threading
-from ganeti.clock import SystemClock
+from ganeti.base.clock import SystemClock
 from ganeti.store import Document
 from ganeti.store.etcd import Candidacy, open_etcd, parse
 servers, node, clock = parse(sys.argv[1]), sys.argv[2], SystemClock()

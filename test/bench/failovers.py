@@ -7,9 +7,9 @@ import sys
 import tempfile
 
 from fakes import failovers
-from ganeti.process import SystemRunner
-from ganeti.vcluster import layout as lay
-from ganeti.vcluster.nodes import NodeControl
+from ganeti.base.process import SystemRunner
+from ganeti.devel.vcluster import layout as lay
+from ganeti.devel.vcluster.nodes import NodeControl
 
 
 class Cluster:

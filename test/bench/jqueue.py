@@ -10,7 +10,10 @@ import tempfile
 import threading
 import time
 
-from ganeti import clock, jqueue, opcodes, store
+from ganeti import store
+from ganeti.base import clock
+from ganeti.master import jqueue
+from ganeti.model import opcodes
 
 OP = opcodes.TestDelay(duration=1e-6)
 

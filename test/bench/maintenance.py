@@ -25,16 +25,16 @@ from cluster import show
 
 from fakes import clusters
 from fakes.master import Master
-from ganeti import clock
-from ganeti.confd import wire
-from ganeti.maintd.polls import Poller
-from ganeti.maintd.service import Maintenance
-from ganeti.sim import Simulation, automatons
-from ganeti.sim.description import (
+from ganeti.automation.maintenance.polls import Poller
+from ganeti.automation.maintenance.service import Maintenance
+from ganeti.base import clock
+from ganeti.devel.sim import Simulation, automatons
+from ganeti.devel.sim.description import (
     ClusterDescription,
     InstanceDescription,
     NodeDescription,
 )
+from ganeti.protocols.confd import wire
 
 KEY = b"a key of the bench\n"
 COMMAND = {"diagnose_data_collector_filename": "check"}

@@ -37,8 +37,9 @@ def names_of(count, dead_each):
 
 def add_nodes(root, names):
     """Put nodes on record while no master daemon runs."""
-    from ganeti import config, store
-    from ganeti.clock import SystemClock
+    from ganeti import store
+    from ganeti.base.clock import SystemClock
+    from ganeti.master import config
 
     path = f"{root}/var/lib/ganeti/store.db"
     opened = store.open_master(path, replicate=None, clock=SystemClock())

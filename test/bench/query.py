@@ -7,8 +7,9 @@ import time
 
 import msgspec
 
-from ganeti import objects, query
-from ganeti.query import Sources
+from ganeti.master import query
+from ganeti.master.query import Sources
+from ganeti.model import objects
 
 FIELDS = ["name", "hypervisor", "os", "pnode", "admin_state", "be/maxmem"]
 REPEATS = 5
@@ -47,7 +48,7 @@ class Nodes:
     def call(self, procedure, nodes, args=(), *, timeout_s=None):
         """Answer for each node."""
         del args, timeout_s
-        from ganeti.rpc.result import Result
+        from ganeti.protocols.rpc.result import Result
 
         instances = self.snapshot.instances
         info = {"memory": 512, "vcpus": 1, "state": 0, "time": 1.0}

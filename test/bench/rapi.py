@@ -26,7 +26,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from ganeti.pathutils import Paths
+from ganeti.base.pathutils import Paths
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 ADDRESS, PORT = "127.0.0.1", 15080
@@ -58,10 +58,11 @@ def serve(run):
 
 def serve_master(path, count):
     """Answer the calls of the remote API."""
-    from ganeti import clock, query
-    from ganeti.luxi.server import Encoded, Server
-    from ganeti.masterd.shared_answers import SharedAnswers
-    from ganeti.query import Sources
+    from ganeti.base import clock
+    from ganeti.daemons.masterd.methods.shared_answers import SharedAnswers
+    from ganeti.master import query
+    from ganeti.master.query import Sources
+    from ganeti.protocols.luxi.server import Encoded, Server
 
     module = runpy.run_path(str(pathlib.Path(__file__).with_name("query.py")))
     make_snapshot, nodes_of = module["make_snapshot"], module["Nodes"]
@@ -85,7 +86,8 @@ def serve_master(path, count):
 
 def serve_api(paths):
     """Run the daemon's service."""
-    from ganeti.server import common, rapi
+    from ganeti.daemons import common
+    from ganeti.daemons.mains import rapi
 
     words = ["-b", ADDRESS, "-p", str(PORT)]
     options = common.parse(rapi.build_parser(), words)
@@ -168,7 +170,7 @@ def paths_of(root):
 
 def prepare(root):
     """Make the files of a master in a directory."""
-    from ganeti.utils import x509
+    from ganeti.base.tls import x509
 
     paths = paths_of(root)
     os.makedirs(paths.data("rapi"))

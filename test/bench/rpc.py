@@ -11,7 +11,7 @@ import threading
 import time
 
 from fakes.vnode import VirtualNode
-from ganeti import rpc
+from ganeti.protocols import rpc
 
 
 def start_daemons(folder, count):

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 
 from fakes import made_clusters
 from fakes.made_clusters import Shape
-from ganeti.htools.balance import greedy
-from ganeti.htools.model.cluster import Cluster
-from ganeti.htools.model.loaders import text
-from ganeti.htools.rules.move_constraints import MoveOptions
-from ganeti.htools.score import components
-from ganeti.htools.state import node_state
+from ganeti.decisions.htools.balance import greedy
+from ganeti.decisions.htools.model.cluster import Cluster
+from ganeti.decisions.htools.model.loaders import text
+from ganeti.decisions.htools.rules.move_constraints import MoveOptions
+from ganeti.decisions.htools.score import components
+from ganeti.decisions.htools.state import node_state
 
 SHAPES = (
     Shape(6, per_node=4),

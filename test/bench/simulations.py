@@ -1,7 +1,7 @@
 """Random simulations of all automatons: is any of their rules broken?
 
 Plays the real rounds, jobs and logical units on simulated machines with random faults,
-see `ganeti.sim`. Ends with 1 if a rule was broken; prints the seed and its events, and
+see `ganeti.devel.sim`. Ends with 1 if a rule was broken; prints the seed and its events, and
 with a single seed the whole timeline. A run takes about 0.2 seconds of a core.
 """
 
@@ -11,7 +11,7 @@ import os
 import sys
 import time
 
-from ganeti.sim import random_runs
+from ganeti.devel.sim import random_runs
 
 
 def main():

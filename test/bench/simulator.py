@@ -8,8 +8,8 @@ import argparse
 import logging
 import time
 
-from ganeti.sim import Simulation, parse_events
-from ganeti.sim.description import (
+from ganeti.devel.sim import Simulation, parse_events
+from ganeti.devel.sim.description import (
     ClusterDescription,
     InstanceDescription,
     NodeDescription,

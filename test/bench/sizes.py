@@ -29,9 +29,11 @@ from cryptography import x509 as library
 from cryptography.hazmat.primitives import hashes
 
 from fakes.vnode import VirtualNode
-from ganeti import config, store
-from ganeti.clock import SystemClock
-from ganeti.utils import files, x509
+from ganeti import store
+from ganeti.base.clock import SystemClock
+from ganeti.base.filesystem import files
+from ganeti.base.tls import x509
+from ganeti.master import config
 
 LETTERS = 200
 #: Nodes that one daemon answers for, and the third octet of the first one's addresses.

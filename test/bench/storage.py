@@ -29,7 +29,7 @@ MINOR, PORT = 500, 12000
 SUBMIT = """
 import json, sys, time
 sys.path.insert(0, "/usr/lib/ganeti/python")
-from ganeti import luxi, pathutils
+from ganeti.protocols import luxi; from ganeti.base import pathutils
 client = luxi.Client.of_node(pathutils.Paths())
 jobs, began = json.load(sys.stdin), time.monotonic()
 ids = [job for _ok, job in client.call("SubmitManyJobs", [jobs])]

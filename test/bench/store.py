@@ -17,9 +17,12 @@ import time
 
 from fakes import cluster
 from fakes.vnode import VirtualNode
-from ganeti import config, objects, rpc, store
-from ganeti.clock import SystemClock
-from ganeti.config.address_pool import AddressPool
+from ganeti import store
+from ganeti.base.clock import SystemClock
+from ganeti.master import config
+from ganeti.master.config.address_pool import AddressPool
+from ganeti.model import objects
+from ganeti.protocols import rpc
 from ganeti.store import features, wire
 
 

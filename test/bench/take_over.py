@@ -10,10 +10,10 @@ import tempfile
 import time
 
 from fakes import debian
-from ganeti.process import SystemRunner
-from ganeti.tools.takeover import journal, steps
-from ganeti.vcluster import layout as lay
-from ganeti.vcluster.nodes import NodeControl
+from ganeti.base.process import SystemRunner
+from ganeti.devel.vcluster import layout as lay
+from ganeti.devel.vcluster.nodes import NodeControl
+from ganeti.migration.takeover import journal, steps
 
 WEB1, WEB2 = "web1.vc.test", "web2.vc.test"
 #: Longest pause in seconds between the beginning of a step and the kill.

@@ -5,13 +5,14 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import errors, luxi
-from ganeti.constants import iallocator
-from ganeti.htools.model import json_reader
-from ganeti.htools.model.loaders import query
-from ganeti.objects import allocators
-from ganeti.repair import diagnosis, tags
-from ganeti.repair.diagnosis import InstanceHealth, NodeHealth
+from ganeti.base import errors
+from ganeti.base.constants.protocols import iallocator
+from ganeti.decisions.htools.model import json_reader
+from ganeti.decisions.htools.model.loaders import query
+from ganeti.decisions.repair import diagnosis, tags
+from ganeti.decisions.repair.diagnosis import InstanceHealth, NodeHealth
+from ganeti.model.objects import allocators
+from ganeti.protocols import luxi
 
 _INSTANCE: Final = (
     *("name", "pnode", "snodes", "tags", "disk_template", "admin_state"),

@@ -4,8 +4,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import Final
 
-from ganeti import pathutils
-from ganeti.utils import files
+from ganeti.base import pathutils
+from ganeti.base.filesystem import files
 
 _LOCK_FILE: Final = "ganeti-autorepair.lock"
 

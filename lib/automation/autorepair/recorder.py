@@ -11,10 +11,10 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from ganeti import errors
-from ganeti.repair import journal
-from ganeti.repair.journal import Decision, Item, JobEnd, Round
-from ganeti.repair.limits import Act, Automation, Refusal
+from ganeti.base import errors
+from ganeti.decisions.repair import journal
+from ganeti.decisions.repair.journal import Decision, Item, JobEnd, Round
+from ganeti.decisions.repair.limits import Act, Automation, Refusal
 
 _log = logging.getLogger(__name__)
 #: Part of the answer of a master daemon of a release without a method.

@@ -9,11 +9,12 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import errors, luxi
-from ganeti.constants import ecodes
-from ganeti.repair import diagnosis, journal, tags
-from ganeti.repair.plan import JobState, RepairJob
-from ganeti.repair.tags import RepairKind, RepairRecord
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.decisions.repair import diagnosis, journal, tags
+from ganeti.decisions.repair.plan import JobState, RepairJob
+from ganeti.decisions.repair.tags import RepairKind, RepairRecord
+from ganeti.protocols import luxi
 
 #: Source of the reason that names the repair.
 REASON_SOURCE: Final = "autorepair"

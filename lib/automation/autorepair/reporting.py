@@ -3,11 +3,11 @@
 import logging
 from collections.abc import Mapping
 
-from ganeti.repair.plan import RepairState
+from ganeti.decisions.repair.plan import RepairState
 
 
 class LogReporter:
-    """Writes messages to a log; a `ganeti.autorepair.Reporter`."""
+    """Writes messages to a log; a `ganeti.automation.autorepair.Reporter`."""
 
     def __init__(self, log: logging.Logger, detail_level: int = logging.DEBUG) -> None:
         """Prepare; ``detail_level`` is that of reasons why nothing is done."""

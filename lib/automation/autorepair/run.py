@@ -1,4 +1,4 @@
-"""One run over all instances: each gets the step that ``ganeti.repair`` decides on.
+"""One run over all instances: each gets the step that ``decisions.repair`` decides on.
 
 The order of effects makes an interruption harmless at any point. A pending tag is set,
 and its job waited for, before the first job of the repair is submitted. Every decision
@@ -11,24 +11,25 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Protocol
 
-from ganeti import errors, luxi
-from ganeti.autorepair import cluster_view, repair_jobs
-from ganeti.autorepair.cluster_view import ClusterView
-from ganeti.autorepair.recorder import Recorder
-from ganeti.autorepair.repair_jobs import KnownJobs
-from ganeti.clock import Clock
-from ganeti.constants.jobqueue import JOB_STATUS_ERROR, JOB_STATUS_SUCCESS
-from ganeti.repair import diagnosis, journal, plan, tags
-from ganeti.repair.journal import Decision, Item, JobEnd
-from ganeti.repair.limits import Act
-from ganeti.repair.plan import JobState, RepairState, RepairStep
-from ganeti.repair.tags import (
+from ganeti.automation.autorepair import cluster_view, repair_jobs
+from ganeti.automation.autorepair.cluster_view import ClusterView
+from ganeti.automation.autorepair.recorder import Recorder
+from ganeti.automation.autorepair.repair_jobs import KnownJobs
+from ganeti.base import errors
+from ganeti.base.clock import Clock
+from ganeti.base.constants.jobqueue import JOB_STATUS_ERROR, JOB_STATUS_SUCCESS
+from ganeti.base.text.control_chars import escape
+from ganeti.decisions.repair import diagnosis, journal, plan, tags
+from ganeti.decisions.repair.journal import Decision, Item, JobEnd
+from ganeti.decisions.repair.limits import Act
+from ganeti.decisions.repair.plan import JobState, RepairState, RepairStep
+from ganeti.decisions.repair.tags import (
     RepairKind,
     RepairOutcome,
     RepairPolicy,
     RepairRecord,
 )
-from ganeti.utils.control_chars import escape
+from ganeti.protocols import luxi
 
 _FINAL: Final = frozenset({"success", "error", "canceled"})
 _REFUSALS: Final = (errors.JobQueueError, errors.OpPrereqError, errors.RequestError)

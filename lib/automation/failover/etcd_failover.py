@@ -11,17 +11,21 @@ import threading
 from collections.abc import Iterator
 from typing import Final
 
-from ganeti import config, errors, rpc, store
-from ganeti.bootstrap import master_name
-from ganeti.bootstrap.services import Services
-from ganeti.clock import Clock
-from ganeti.cmdlib import master_ip
-from ganeti.constants import ecodes, ssh
-from ganeti.objects import Node, Snapshot
-from ganeti.pathutils import Paths
-from ganeti.process import Runner
+from ganeti import store
+from ganeti.automation.failover import master_name
+from ganeti.base import errors
+from ganeti.base.clock import Clock
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.protocols import ssh
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import Runner
+from ganeti.base.tls import x509
+from ganeti.master import config
+from ganeti.model.objects import Node, Snapshot
+from ganeti.node.services import Services
+from ganeti.operations import master_ip
+from ganeti.protocols import rpc
 from ganeti.store.etcd import Claim, Servers, open_etcd
-from ganeti.utils import x509
 
 _log = logging.getLogger(__name__)
 

@@ -10,11 +10,14 @@ import logging
 from collections.abc import Iterator
 from typing import Final
 
-from ganeti import config, errors, ssconf
-from ganeti.constants import ecodes
-from ganeti.objects import Node, Snapshot
-from ganeti.pathutils import Paths
-from ganeti.utils import authority, netutils
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.net import netutils
+from ganeti.base.pathutils import Paths
+from ganeti.base.tls import authority
+from ganeti.master import config
+from ganeti.model.objects import Node, Snapshot
+from ganeti.protocols import ssconf
 
 _log = logging.getLogger(__name__)
 

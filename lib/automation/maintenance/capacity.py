@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ganeti import errors
-from ganeti.clock import Clock
+from ganeti.base import errors
+from ganeti.base.clock import Clock
 
 _log = logging.getLogger(__name__)
 

@@ -19,9 +19,10 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ganeti.confd import wire
-from ganeti.constants import confd, timeouts
-from ganeti.repair.incidents import Action
+from ganeti.base.constants import timeouts
+from ganeti.base.constants.protocols import confd
+from ganeti.decisions.repair.incidents import Action
+from ganeti.protocols.confd import wire
 
 PATH: Final = "/1/report/node/diagnose"
 LOAD_PATH: Final = "/1/report/default/cpu-avg-load"

@@ -8,12 +8,12 @@ import uuid
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from ganeti import autorepair
-from ganeti.clock import Clock
-from ganeti.constants import jobqueue, versions
-from ganeti.luxi import Client
-from ganeti.pathutils import Paths
-from ganeti.repair.plan import RepairState
+from ganeti.automation import autorepair
+from ganeti.base.clock import Clock
+from ganeti.base.constants import jobqueue, versions
+from ganeti.base.pathutils import Paths
+from ganeti.decisions.repair.plan import RepairState
+from ganeti.protocols.luxi import Client
 
 _log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Watch over the lives of nodes: rounds over LUXI; see `ganeti.repair.node_death`.
+"""Watch over the lives of nodes: rounds over LUXI; see `repair.node_death`.
 
 The master daemon looks for the nodes and keeps the state; the decision is pure. Only
 how long a node has been silent is measured here: a new process begins again, which
@@ -13,14 +13,20 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import errors
-from ganeti.clock import Clock
-from ganeti.constants import jobqueue
-from ganeti.maintd.instances import Recovery
-from ganeti.repair import journal, node_death
-from ganeti.repair.journal import JobEnd, Round
-from ganeti.repair.node_death import Plan, Seen, Silence
-from ganeti.repair.node_lives import DeathJob, DeathState, Facts, NodeView, Phase
+from ganeti.automation.maintenance.instances import Recovery
+from ganeti.base import errors
+from ganeti.base.clock import Clock
+from ganeti.base.constants import jobqueue
+from ganeti.decisions.repair import journal, node_death
+from ganeti.decisions.repair.journal import JobEnd, Round
+from ganeti.decisions.repair.node_death import Plan, Seen, Silence
+from ganeti.decisions.repair.node_lives import (
+    DeathJob,
+    DeathState,
+    Facts,
+    NodeView,
+    Phase,
+)
 
 _log = logging.getLogger(__name__)
 

@@ -14,12 +14,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ganeti import errors
-from ganeti.autorepair.recorder import load
-from ganeti.clock import Clock
-from ganeti.constants import mond
-from ganeti.htools.model.cluster import DataError
-from ganeti.maintd.diagnoses import (
+from ganeti.automation.autorepair.recorder import load
+from ganeti.automation.maintenance.diagnoses import (
     LOAD_PATH,
     XEN_LOAD_PATH,
     Diagnosis,
@@ -27,13 +23,17 @@ from ganeti.maintd.diagnoses import (
     domain_loads_of,
     load_of,
 )
-from ganeti.maintd.instances import Advanced
-from ganeti.repair import balancing, rounds
-from ganeti.repair.balancing import Bounds, Step
-from ganeti.repair.duties import ANY_GAIN_FACTOR, Duties
-from ganeti.repair.incidents import MaintenanceState
-from ganeti.repair.journal import Decision, Item
-from ganeti.repair.limits import Act, Automation
+from ganeti.automation.maintenance.instances import Advanced
+from ganeti.base import errors
+from ganeti.base.clock import Clock
+from ganeti.base.constants.protocols import mond
+from ganeti.decisions.htools.model.cluster import DataError
+from ganeti.decisions.repair import balancing, rounds
+from ganeti.decisions.repair.balancing import Bounds, Step
+from ganeti.decisions.repair.duties import ANY_GAIN_FACTOR, Duties
+from ganeti.decisions.repair.incidents import MaintenanceState
+from ganeti.decisions.repair.journal import Decision, Item
+from ganeti.decisions.repair.limits import Act, Automation
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +42,8 @@ _REPAIR: Final = "repair instances"
 
 #: Calls a method of the master daemon.
 Call = Callable[[str, Sequence[Any]], Any]
-#: Returns the reports at a path of agents, and problems; see `ganeti.maintd.polls`.
+#: Returns the reports at a path of agents, and problems; see
+#: `ganeti.automation.maintenance.polls`.
 Poll = Callable[[Mapping[str, Place], str], tuple[dict[str, Diagnosis], dict[str, str]]]
 #: Members of the request of a plan that are about load.
 _Loads = Mapping[str, Mapping[str, Any]]

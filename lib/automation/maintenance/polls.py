@@ -11,10 +11,10 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ganeti.clock import Clock
-from ganeti.constants import timeouts
-from ganeti.maintd import diagnoses
-from ganeti.maintd.diagnoses import Diagnosis, Place, RefusedError
+from ganeti.automation.maintenance import diagnoses
+from ganeti.automation.maintenance.diagnoses import Diagnosis, Place, RefusedError
+from ganeti.base.clock import Clock
+from ganeti.base.constants import timeouts
 
 _log = logging.getLogger(__name__)
 

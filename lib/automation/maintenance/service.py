@@ -9,24 +9,20 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import errors
-from ganeti.autorepair.recorder import load
-from ganeti.clock import Clock
-from ganeti.constants import mond
-from ganeti.constants.jobqueue import JOB_STATUS_ERROR, JOB_STATUS_SUCCESS
-from ganeti.maintd.diagnoses import Diagnosis, Place, Steady
-from ganeti.maintd.passes import Passes, Surroundings
-from ganeti.repair import rounds
-from ganeti.repair.duties import Duties
-from ganeti.repair.duties import read as read_duties
-from ganeti.repair.incidents import (
-    Action,
-    MaintenanceState,
-    as_reported,
-)
-from ganeti.repair.journal import MAINTD, JobEnd, Round, first_error
-from ganeti.repair.limits import Automation
-from ganeti.repair.rounds import Move, NodeView, Seen
+from ganeti.automation.autorepair.recorder import load
+from ganeti.automation.maintenance.diagnoses import Diagnosis, Place, Steady
+from ganeti.automation.maintenance.passes import Passes, Surroundings
+from ganeti.base import errors
+from ganeti.base.clock import Clock
+from ganeti.base.constants.jobqueue import JOB_STATUS_ERROR, JOB_STATUS_SUCCESS
+from ganeti.base.constants.protocols import mond
+from ganeti.decisions.repair import rounds
+from ganeti.decisions.repair.duties import Duties
+from ganeti.decisions.repair.duties import read as read_duties
+from ganeti.decisions.repair.incidents import Action, MaintenanceState, as_reported
+from ganeti.decisions.repair.journal import MAINTD, JobEnd, Round, first_error
+from ganeti.decisions.repair.limits import Automation
+from ganeti.decisions.repair.rounds import Move, NodeView, Seen
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +43,7 @@ _MAX_MOVES: Final = 50
 
 #: Calls a method of the master daemon.
 Call = Callable[[str, Sequence[Any]], Any]
-#: Returns diagnoses and problems; see `ganeti.maintd.polls`.
+#: Returns diagnoses and problems; see `ganeti.automation.maintenance.polls`.
 Poll = Callable[[Mapping[str, Place]], tuple[dict[str, Diagnosis], dict[str, str]]]
 
 

@@ -3,11 +3,11 @@
 import logging
 from typing import Final
 
-from ganeti import errors
-from ganeti.constants import exitcodes
-from ganeti.process import RunResult
-from ganeti.utils.control_chars import escape
-from ganeti.watcher.effects import Watch
+from ganeti.automation.watcher.effects import Watch
+from ganeti.base import errors
+from ganeti.base.constants import exitcodes
+from ganeti.base.process import RunResult
+from ganeti.base.text.control_chars import escape
 
 _log = logging.getLogger(__name__)
 #: Seconds for a check of a pid file.

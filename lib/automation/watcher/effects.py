@@ -4,13 +4,13 @@ import dataclasses
 import os
 from collections.abc import Callable
 
-from ganeti import luxi
-from ganeti.bootstrap.services import environment
-from ganeti.clock import Clock
-from ganeti.pathutils import Paths
-from ganeti.process import Runner, RunResult
-from ganeti.ssconf import SimpleStore
-from ganeti.utils import disabled_daemons
+from ganeti.base.clock import Clock
+from ganeti.base.filesystem import disabled_daemons
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import Runner, RunResult
+from ganeti.node.services import environment
+from ganeti.protocols import luxi
+from ganeti.protocols.ssconf import SimpleStore
 
 
 @dataclasses.dataclass(frozen=True)

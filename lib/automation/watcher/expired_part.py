@@ -8,11 +8,12 @@ import logging
 import time
 from typing import Any, Final
 
-from ganeti import errors, luxi
-from ganeti.utils.control_chars import escape
-from ganeti.watcher import reports
-from ganeti.watcher.effects import Watch
-from ganeti.watcher.jobs import Jobs
+from ganeti.automation.watcher import reports
+from ganeti.automation.watcher.effects import Watch
+from ganeti.automation.watcher.jobs import Jobs
+from ganeti.base import errors
+from ganeti.base.text.control_chars import escape
+from ganeti.protocols import luxi
 
 _log = logging.getLogger(__name__)
 _FIELDS: Final = ("name", "uuid", "forthcoming", "expires", "owner")

@@ -7,10 +7,10 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from ganeti import errors
-from ganeti.pathutils import Paths
-from ganeti.utils import files
-from ganeti.watcher import records
+from ganeti.base import errors
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
+from ganeti.decisions.watching import group_state as records
 
 _log = logging.getLogger(__name__)
 #: Seconds to wait for another process that merges the status files.

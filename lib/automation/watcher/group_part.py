@@ -5,17 +5,23 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any, Final, Protocol
 
-from ganeti import errors, luxi
-from ganeti.autorepair import Recorder
-from ganeti.constants.jobqueue import JOB_STATUS_ERROR, JOB_STATUS_SUCCESS
-from ganeti.repair.journal import INSTANCE, WATCHER, Decision, Item, JobEnd
-from ganeti.repair.limits import Act, Refusal
-from ganeti.watcher import decisions, reports
-from ganeti.watcher.decisions import Action, GroupReport, Verdict
-from ganeti.watcher.effects import Watch
-from ganeti.watcher.jobs import Ended, Jobs, Op
-from ganeti.watcher.master_part import NotMaster, confirm_master, is_master_node
-from ganeti.watcher.records import GroupState
+from ganeti.automation.autorepair import Recorder
+from ganeti.automation.watcher import reports
+from ganeti.automation.watcher.effects import Watch
+from ganeti.automation.watcher.jobs import Ended, Jobs, Op
+from ganeti.automation.watcher.master_part import (
+    NotMaster,
+    confirm_master,
+    is_master_node,
+)
+from ganeti.base import errors
+from ganeti.base.constants.jobqueue import JOB_STATUS_ERROR, JOB_STATUS_SUCCESS
+from ganeti.decisions.repair.journal import INSTANCE, WATCHER, Decision, Item, JobEnd
+from ganeti.decisions.repair.limits import Act, Refusal
+from ganeti.decisions.watching import verdicts as decisions
+from ganeti.decisions.watching.group_state import GroupState
+from ganeti.decisions.watching.verdicts import Action, GroupReport, Verdict
+from ganeti.protocols import luxi
 
 _log = logging.getLogger(__name__)
 #: Seconds that all jobs of a run have until the run ends without them; less than the

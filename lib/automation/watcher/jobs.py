@@ -5,11 +5,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import errors, luxi
-from ganeti.autorepair import Recorder
-from ganeti.clock import Clock
-from ganeti.constants import jobqueue
-from ganeti.utils.control_chars import escape
+from ganeti.automation.autorepair import Recorder
+from ganeti.base import errors
+from ganeti.base.clock import Clock
+from ganeti.base.constants import jobqueue
+from ganeti.base.text.control_chars import escape
+from ganeti.protocols import luxi
 
 _log = logging.getLogger(__name__)
 Op = dict[str, Any]

@@ -11,7 +11,8 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from ganeti.utils import files, ip
+from ganeti.base.filesystem import files
+from ganeti.base.net import ip
 
 #: The state LISTEN in the files below.
 _LISTEN: Final = "0A"

@@ -9,10 +9,10 @@ import logging
 import os
 from typing import Final
 
-from ganeti import errors
-from ganeti.utils import files
-from ganeti.utils.control_chars import escape
-from ganeti.watcher.effects import Watch
+from ganeti.automation.watcher.effects import Watch
+from ganeti.base import errors
+from ganeti.base.filesystem import files
+from ganeti.base.text.control_chars import escape
 
 _log = logging.getLogger(__name__)
 #: Losses that are in the log, below the state directory.
@@ -45,7 +45,7 @@ def _lost(watch: Watch) -> set[str] | None:
     # Other nodes need not load the driver.
     if not os.path.isdir(f"{watch.paths.run_dir}/kvm-hypervisor/pid"):
         return set()
-    from ganeti.hypervisor.kvm import helper_processes
+    from ganeti.node.hypervisor.kvm.devices import helper_processes
 
     try:
         lost = helper_processes.lost(watch.paths)

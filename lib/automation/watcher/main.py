@@ -9,12 +9,21 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from ganeti import clock, errors, luxi, pathutils, process
-from ganeti.cli.values import parse_duration
-from ganeti.constants import exitcodes, versions
-from ganeti.utils import arguments, files, log, netutils
-from ganeti.watcher import group_files, group_part, master_part, node_part, pause
-from ganeti.watcher.effects import Settings, Watch
+from ganeti.automation.watcher import (
+    group_files,
+    group_part,
+    master_part,
+    node_part,
+    pause,
+)
+from ganeti.automation.watcher.effects import Settings, Watch
+from ganeti.base import clock, errors, log, pathutils, process
+from ganeti.base.constants import exitcodes, versions
+from ganeti.base.filesystem import files
+from ganeti.base.net import netutils
+from ganeti.base.text import arguments
+from ganeti.base.text.units import parse_duration
+from ganeti.protocols import luxi
 
 _log = logging.getLogger(__name__)
 NAME: Final = "ganeti-watcher"

@@ -8,15 +8,16 @@ agree counts; with any doubt nothing is done.
 import logging
 from typing import TYPE_CHECKING, Final
 
-from ganeti import errors
-from ganeti.confd import ConfdClient, Result, wire
-from ganeti.constants import confd
-from ganeti.constants import daemons as daemon_table
-from ganeti.utils import files, netutils
-from ganeti.watcher.effects import Watch
+from ganeti.automation.watcher.effects import Watch
+from ganeti.base import errors
+from ganeti.base.constants import daemons as daemon_table
+from ganeti.base.constants.protocols import confd
+from ganeti.base.filesystem import files
+from ganeti.base.net import netutils
+from ganeti.protocols.confd import ConfdClient, Result, wire
 
 if TYPE_CHECKING:
-    from ganeti.hypervisor import Hypervisor
+    from ganeti.node.hypervisor import Hypervisor
 
 _log = logging.getLogger(__name__)
 _DAEMON: Final = "ganeti-confd"
@@ -105,8 +106,8 @@ def _ask(watch: Watch, magic: bytes) -> Result:
 def _stop_guests(watch: Watch) -> None:
     """Kill all guests of all enabled hypervisors."""
     # Imported here: almost no run needs the drivers.
-    from ganeti import hypervisor
-    from ganeti.hypervisor import registry
+    from ganeti.node import hypervisor
+    from ganeti.node.hypervisor import registry
 
     effects = hypervisor.NodeEffects(watch.paths, watch.process, watch.clock)
     drivers = registry.drivers(effects)

@@ -6,10 +6,7 @@ import threading
 from collections.abc import Sequence
 from typing import Final
 
-from ganeti import errors, luxi
-from ganeti.constants import exitcodes
-from ganeti.utils import pidfile
-from ganeti.watcher import (
+from ganeti.automation.watcher import (
     daemons,
     expired_part,
     listening,
@@ -17,7 +14,11 @@ from ganeti.watcher import (
     rapi_probe,
     repair_part,
 )
-from ganeti.watcher.effects import Settings, Watch
+from ganeti.automation.watcher.effects import Settings, Watch
+from ganeti.base import errors
+from ganeti.base.constants import exitcodes
+from ganeti.base.filesystem import pidfile
+from ganeti.protocols import luxi
 
 _log = logging.getLogger(__name__)
 #: Daemons of the master beside the master daemon; those not installed are skipped.

@@ -9,10 +9,10 @@ import logging
 import os
 from typing import Final
 
-from ganeti import luxi
-from ganeti.utils import files
-from ganeti.watcher import daemons
-from ganeti.watcher.effects import Watch
+from ganeti.automation.watcher import daemons
+from ganeti.automation.watcher.effects import Watch
+from ganeti.base.filesystem import files
+from ganeti.protocols import luxi
 
 _log = logging.getLogger(__name__)
 _MASTER: Final = "ganeti-masterd"

@@ -6,12 +6,17 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from ganeti import errors
-from ganeti.constants import hooks
+from ganeti.automation.watcher import (
+    daemons,
+    lost_processes,
+    maintenance,
+    stray_address,
+)
+from ganeti.automation.watcher.effects import Watch
+from ganeti.base import errors
+from ganeti.base.constants.protocols import hooks
+from ganeti.base.text.control_chars import escape
 from ganeti.store import choice
-from ganeti.utils.control_chars import escape
-from ganeti.watcher import daemons, lost_processes, maintenance, stray_address
-from ganeti.watcher.effects import Watch
 
 _log = logging.getLogger(__name__)
 #: Daemons of every node, in their start order. A daemon that is not installed is

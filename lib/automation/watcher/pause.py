@@ -4,9 +4,9 @@ import logging
 import math
 from typing import Final
 
-from ganeti import errors
-from ganeti.pathutils import Paths
-from ganeti.utils import files
+from ganeti.base import errors
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
 
 _log = logging.getLogger(__name__)
 _NAME: Final = "watcher.pause"

@@ -4,8 +4,8 @@ import contextlib
 import http
 from typing import Any, Final
 
-from ganeti.constants.daemons import DAEMONS
-from ganeti.utils import netutils
+from ganeti.base.constants.daemons import DAEMONS
+from ganeti.base.net import netutils
 
 #: Seconds for connection and answer.
 _TIMEOUT_S: Final = 20.0

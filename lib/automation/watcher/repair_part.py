@@ -1,18 +1,20 @@
 """Part of a run on the master: repairs of instances on drained and offline nodes.
 
-``ganeti.repair`` decides by tags alone: without them nothing is repaired.
+``ganeti.decisions.repair`` decides by tags alone: without them nothing is repaired.
 """
 
 import logging
 import uuid
 from typing import Final
 
-from ganeti import autorepair, errors, luxi
-from ganeti.clock import Clock
-from ganeti.constants import jobqueue, versions
-from ganeti.htools.model.cluster import DataError
-from ganeti.repair import duties
-from ganeti.watcher.effects import Watch
+from ganeti.automation import autorepair
+from ganeti.automation.watcher.effects import Watch
+from ganeti.base import errors
+from ganeti.base.clock import Clock
+from ganeti.base.constants import jobqueue, versions
+from ganeti.decisions.htools.model.cluster import DataError
+from ganeti.decisions.repair import duties
+from ganeti.protocols import luxi
 
 _log = logging.getLogger(__name__)
 #: Seconds that a job waits first, so that its id gets into the tag before it locks the

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import errors, luxi
-from ganeti.watcher.decisions import GroupReport, InstanceReport, NodeReport
+from ganeti.base import errors
+from ganeti.decisions.watching.verdicts import GroupReport, InstanceReport, NodeReport
+from ganeti.protocols import luxi
 
 _INSTANCE: Final = (
     *("name", "status", "admin_state", "disks_active", "disk_template"),

@@ -8,10 +8,10 @@ import logging
 import socket
 from typing import Any
 
-from ganeti import errors
-from ganeti.utils import netutils
-from ganeti.watcher import daemons
-from ganeti.watcher.effects import Watch
+from ganeti.automation.watcher import daemons
+from ganeti.automation.watcher.effects import Watch
+from ganeti.base import errors
+from ganeti.base.net import netutils
 
 _log = logging.getLogger(__name__)
 _MASTER = "ganeti-masterd"
@@ -61,7 +61,7 @@ def has_address(address: str) -> bool:
 
 def _drop(watch: Watch, address: str) -> str | None:
     """Remove the address; return the error if that failed."""
-    from ganeti.bootstrap import cluster_address
+    from ganeti.master import address_removal as cluster_address
 
     ssconf, name = watch.ssconf, watch.paths.hostname
     parameters: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""When the master acknowledges changes, see ``ganeti.quorum``."""
+"""When the master acknowledges changes, see ``ganeti.decisions.quorum``."""
 
 from typing import Final
 

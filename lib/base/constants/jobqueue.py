@@ -95,7 +95,7 @@ ELOG_JQUEUE_TEST: Final = "jqueue-test"
 ELOG_PROGRESS: Final = "progress"
 #: Log entry kind: delay test socket.
 ELOG_DELAY_TEST: Final = "delay-test"
-#: Log entry kind: an allocator's choice with its reasons, see `ganeti.iallocator`.
+#: Log entry kind: an allocator's choice with its reasons, see `ganeti.master.iallocator`.
 ELOG_PLACEMENT: Final = "placement"
 #: Kinds that no other implementation knows.
 ELOG_ADDED: Final = frozenset({ELOG_PROGRESS, ELOG_PLACEMENT})

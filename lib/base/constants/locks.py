@@ -1,4 +1,4 @@
-"""Lock timing; the names are in ganeti.locking."""
+"""Lock timing; the names are in ganeti.master.locking."""
 
 from typing import Final
 

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Callable
 from typing import Any, Final
 
-from ganeti import errors
+from ganeti.base import errors
 
 _MAX_MODE: Final = 0o755
 

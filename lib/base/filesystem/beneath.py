@@ -14,7 +14,7 @@ import stat
 from collections.abc import Iterator
 from typing import Final
 
-from ganeti import errors
+from ganeti.base import errors
 
 _NO_LINK: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -6,8 +6,8 @@ The file ``/etc/default/ganeti`` has them as variables; daemon-util reads the sa
 import shlex
 from typing import Final
 
-from ganeti.pathutils import Paths
-from ganeti.utils import files
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
 
 DEFAULTS: Final = "/etc/default/ganeti"
 _MAX_FILE: Final = 64 * 1024

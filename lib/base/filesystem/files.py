@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from ganeti import errors
+from ganeti.base import errors
 
 #: Pause between attempts to get a lock with a time limit, in seconds.
 _LOCK_RETRY_S = 0.02

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ganeti import errors
+from ganeti.base import errors
 
 
 def changes(directories: Sequence[str]) -> Iterator[str]:

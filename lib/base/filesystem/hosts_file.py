@@ -7,7 +7,7 @@ family, because a resolver takes the first line with a name.
 
 from typing import Final
 
-from ganeti.utils import ip
+from ganeti.base.net import ip
 
 #: Comment at the end of lines that Ganeti added.
 MARK: Final = "# added by Ganeti"

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable
 from typing import Final, Self
 
-from ganeti import errors
-from ganeti.utils import files
+from ganeti.base import errors
+from ganeti.base.filesystem import files
 
 #: Bytes of a pid file that are read.
 _MAX_PID: Final = 32

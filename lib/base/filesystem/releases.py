@@ -14,10 +14,11 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple, Self
 
-from ganeti import _buildconf, errors
-from ganeti.constants import ecodes
-from ganeti.pathutils import Paths
-from ganeti.utils import files
+from ganeti import _buildconf
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
 
 _VERSION: Final = re.compile(r"\d{1,5}\.\d{1,5}\.\d{1,5}")
 _CURRENT: Final = "current"

@@ -9,8 +9,8 @@ import stat
 from collections.abc import Iterator
 from typing import Final
 
-from ganeti import errors
-from ganeti.utils import files
+from ganeti.base import errors
+from ganeti.base.filesystem import files
 
 #: Permission bits that give others than the owner the right to write.
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH

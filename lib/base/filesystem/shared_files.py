@@ -10,9 +10,10 @@ import dataclasses
 import os
 from typing import Final
 
-from ganeti import errors
-from ganeti.pathutils import VIRTUAL_EXEMPT, Paths
-from ganeti.utils import control_chars, files
+from ganeti.base import errors
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import VIRTUAL_EXEMPT, Paths
+from ganeti.base.text import control_chars
 
 #: Name of the list in the configuration directory.
 NAME: Final = "shared-files"

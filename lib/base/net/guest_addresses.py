@@ -7,7 +7,7 @@ and the master checks those of nodes.
 import re
 from typing import Any, Final
 
-from ganeti.utils import ip
+from ganeti.base.net import ip
 
 MAX_INTERFACES: Final = 32
 MAX_ADDRESSES: Final = 32

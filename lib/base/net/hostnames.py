@@ -3,8 +3,8 @@
 import re
 from typing import Final
 
-from ganeti import errors
-from ganeti.constants import ecodes, misc
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, misc
 
 _LABEL: Final = re.compile(r"^(?!-)[a-z0-9_-]{1,63}(?<!-)$")
 _MAX_LENGTH: Final = 255

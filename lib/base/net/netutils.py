@@ -4,10 +4,11 @@ import contextlib
 import socket
 from collections.abc import Iterator
 
-from ganeti import errors
-from ganeti.constants import timeouts
-from ganeti.pathutils import Paths
-from ganeti.utils import files, ip
+from ganeti.base import errors
+from ganeti.base.constants import timeouts
+from ganeti.base.filesystem import files
+from ganeti.base.net import ip
+from ganeti.base.pathutils import Paths
 
 HOSTS_FILE = "/etc/hosts"
 

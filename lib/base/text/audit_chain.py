@@ -1,7 +1,7 @@
 """The form of the audit log: lines of JSON, each with the digest of the one before.
 
-`ganeti.masterd.audit` writes the log, ``gnt-cluster audit`` reads and verifies it.
-Nothing here reads files.
+`ganeti.daemons.masterd.audit` writes the log, ``gnt-cluster audit`` reads and verifies
+it. Nothing here reads files.
 """
 
 import hashlib

@@ -9,10 +9,10 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.constants import forms
-from ganeti.constants import hvparams as params_table
-from ganeti.utils import ip
+from ganeti.base import errors
+from ganeti.base.constants.parameters import forms
+from ganeti.base.constants.parameters import hvparams as params_table
+from ganeti.base.net import ip
 
 _ALL: Final = "all"
 _LXC: Final = "lxc"

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec import inspect
 
-from ganeti.utils import control_chars
+from ganeti.base.text import control_chars
 
 #: More names than these are not listed in an error.
 _FEW: Final = 12

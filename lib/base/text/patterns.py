@@ -17,8 +17,8 @@ from typing import Final
 
 import re2
 
-from ganeti import errors
-from ganeti.utils import control_chars
+from ganeti.base import errors
+from ganeti.base.text import control_chars
 
 #: Bounds of an expression: characters, and instructions once compiled. The slowest one
 #: within them takes 4 microseconds per byte of text.

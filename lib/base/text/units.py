@@ -3,7 +3,8 @@
 import re
 from typing import Final
 
-from ganeti import errors
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, timeouts
 
 _SIZE: Final = re.compile(r"([.0-9]+)\s*([a-z]*)")
 _FACTORS: Final = {
@@ -93,3 +94,22 @@ def integer(text: str) -> int | None:
     """Return a number with an optional sign, see `whole_number`."""
     number = whole_number(text.removeprefix("-") if text[:1] != "+" else text[1:])
     return -number if number is not None and text.startswith("-") else number
+
+
+def parse_duration(text: str) -> int:
+    """Parse a duration such as 90, 90s, 15m, 4h, 1d or 1w into seconds.
+
+    Raises:
+        OpPrereqError: the text is not a number with a known suffix, or too long a time.
+    """
+    factors = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+    factor = factors.get(text[-1:])
+    number = text if factor is None else text[:-1]
+    seconds = whole_number(number)
+    if seconds is None or seconds * (factor or 1) > timeouts.LONGEST_S:
+        raise errors.OpPrereqError(
+            "time: wanted a number with s, m, h, d or w, at most 100 years, found"
+            f" {text!r:.100}",
+            ecodes.ECODE_INVAL,
+        )
+    return seconds * (factor or 1)

@@ -27,8 +27,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from ganeti import errors
-from ganeti.utils import files, x509
+from ganeti.base import errors
+from ganeti.base.filesystem import files
+from ganeti.base.tls import x509
 
 #: Mode of the key file.
 KEY_MODE: Final = 0o600

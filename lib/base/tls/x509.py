@@ -1,7 +1,7 @@
 """Certificates: the cluster's, the nodes', and those of single transfers.
 
 A PEM file of the cluster has the private key first and then the certificate.
-`ganeti.http` decides which certificates may connect.
+`ganeti.protocols.http` decides which certificates may connect.
 """
 
 import dataclasses
@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
-from ganeti import errors
-from ganeti.utils import files
+from ganeti.base import errors
+from ganeti.base.filesystem import files
 
 KEY_BITS: Final = 2048
 #: Common name of the cluster certificate; not a host name, as no host is checked.

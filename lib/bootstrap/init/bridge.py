@@ -8,10 +8,10 @@ network configuration of the machine, so that it exists after a reboot.
 
 from typing import Final
 
-from ganeti import errors
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.process import RunResult, Shell
 from ganeti.bootstrap.options import Feedback
-from ganeti.constants import ecodes
-from ganeti.process import RunResult, Shell
 
 _NETWORKD: Final = "/etc/systemd/network"
 _IFUPDOWN: Final = "/etc/network/interfaces"

@@ -8,16 +8,19 @@ import os
 import socket
 from typing import Final
 
-from ganeti import _buildconf, errors
-from ganeti.bootstrap import initial_config
+from ganeti import _buildconf
+from ganeti.base import errors
+from ganeti.base.constants import daemons, disks, ecodes, network
+from ganeti.base.constants.parameters import hvparams
+from ganeti.base.filesystem import system_directories
+from ganeti.base.net import ip, netutils
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import Runner
+from ganeti.bootstrap.init import initial_config
 from ganeti.bootstrap.options import InitOptions
-from ganeti.bootstrap.services import Services
-from ganeti.constants import daemons, disks, ecodes, hvparams, network
-from ganeti.iallocator import builtin, defaults
-from ganeti.pathutils import Paths
-from ganeti.process import Runner
-from ganeti.ssh import host_keys
-from ganeti.utils import ip, netutils, system_directories
+from ganeti.master.iallocator import builtin, defaults
+from ganeti.node.services import Services
+from ganeti.protocols.ssh import host_keys
 
 #: Seconds to wait for an answer from the cluster's address, which must be unused.
 _PING_TIMEOUT_S: Final = 5.0

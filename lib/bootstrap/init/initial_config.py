@@ -6,22 +6,16 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import errors, uidpool
+from ganeti.base import errors
+from ganeti.base.constants import disks, ecodes, network
+from ganeti.base.constants.parameters import hvparams as hvparam_constants
+from ganeti.base.constants.parameters import hypervisors, ipolicy, params
+from ganeti.base.constants.protocols import export, mond
 from ganeti.bootstrap.options import InitOptions
-from ganeti.cmdlib import disk_parameters, nic_params, typed_params
-from ganeti.constants import (
-    disks,
-    ecodes,
-    export,
-    hypervisors,
-    ipolicy,
-    mond,
-    network,
-    params,
-)
-from ganeti.constants import hvparams as hvparam_constants
-from ganeti.objects import Cluster, Node, NodeGroup
-from ganeti.ssh import host_keys, keys
+from ganeti.model.objects import Cluster, Node, NodeGroup
+from ganeti.operations.parameters import disk_parameters, nic_params, typed_params
+from ganeti.protocols import uidpool
+from ganeti.protocols.ssh import host_keys, keys
 
 #: One below the first port that is allocated.
 FIRST_PORT_MARK: Final = 10999

@@ -4,29 +4,24 @@ import contextlib
 import os
 from typing import Any, Final
 
-from ganeti import config, errors, opcodes, rpc, ssconf, store
-from ganeti.bootstrap import (
-    bridge,
-    checks,
-    cluster_files,
-    crypto,
-    etcd_place,
-    initial_config,
-    jobs,
-    machine_defaults,
-    port_checks,
-    service_checks,
-)
+from ganeti import store
+from ganeti.base import errors
+from ganeti.base.clock import Clock
+from ganeti.base.constants import daemons, versions
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import Runner
+from ganeti.bootstrap import cluster_files, crypto, jobs, port_checks, service_checks
+from ganeti.bootstrap.init import bridge, checks, initial_config, machine_defaults
 from ganeti.bootstrap.options import Feedback, InitOptions
-from ganeti.bootstrap.services import Services
+from ganeti.bootstrap.stores import etcd_place
 from ganeti.bootstrap.waiting import wait_until
-from ganeti.clock import Clock
-from ganeti.constants import daemons, versions
-from ganeti.objects import Snapshot
-from ganeti.pathutils import Paths
-from ganeti.process import Runner
-from ganeti.storage import allowed
-from ganeti.utils import files
+from ganeti.master import config
+from ganeti.model import opcodes
+from ganeti.model.objects import Snapshot
+from ganeti.node.services import Services
+from ganeti.node.storage import allowed
+from ganeti.protocols import rpc, ssconf
 
 #: Longest time until the node daemon, which has just started, answers.
 _NODE_DAEMON_S: Final = 30.0

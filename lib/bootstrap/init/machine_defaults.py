@@ -10,13 +10,14 @@ import dataclasses
 import os
 from typing import Final
 
-from ganeti import errors
+from ganeti.base import errors
+from ganeti.base.constants import disks, ecodes, network
+from ganeti.base.constants.parameters import hvparams
+from ganeti.base.net import netutils
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import Runner
 from ganeti.bootstrap.options import InitOptions
-from ganeti.constants import disks, ecodes, hvparams, network
-from ganeti.pathutils import Paths
-from ganeti.process import Runner
-from ganeti.storage import lvm
-from ganeti.utils import netutils
+from ganeti.node.storage import lvm
 
 #: Bridge that is proposed where a machine has none.
 PROPOSED_BRIDGE: Final = "br0"

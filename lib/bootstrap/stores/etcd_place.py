@@ -2,9 +2,9 @@
 
 import dataclasses
 
-from ganeti import errors
-from ganeti.constants import ecodes
-from ganeti.pathutils import Paths
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.pathutils import Paths
 from ganeti.store import choice
 from ganeti.store.etcd import Gateway, Servers, parse, to_etcd
 from ganeti.store.etcd.reader import Reader

@@ -3,11 +3,13 @@
 import contextlib
 from collections.abc import Iterator
 
-from ganeti import errors, rpc, store
-from ganeti.bootstrap import elections
-from ganeti.clock import Clock
-from ganeti.pathutils import Paths
+from ganeti import store
+from ganeti.base import errors
+from ganeti.base.clock import Clock
+from ganeti.base.pathutils import Paths
+from ganeti.protocols import rpc
 from ganeti.store import choice
+from ganeti.store.copies import network_elections as elections
 from ganeti.store.etcd import Claim, open_etcd
 
 

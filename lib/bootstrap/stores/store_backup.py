@@ -11,23 +11,26 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ganeti import errors, store
-from ganeti.bootstrap import store_access
+from ganeti import store
+from ganeti.base import errors
+from ganeti.base.clock import Clock
+from ganeti.base.constants import ecodes
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import Runner
+from ganeti.base.tls import authority
 from ganeti.bootstrap.options import Feedback
-from ganeti.bootstrap.services import Services
-from ganeti.clock import Clock
-from ganeti.config import accepted_loss
-from ganeti.config.config import HEADER_KEY, Header
-from ganeti.constants import ecodes
-from ganeti.jqueue import records
-from ganeti.objects import CLUSTER_KEY, TABLES, Cluster, Snapshot, Update
-from ganeti.pathutils import Paths
-from ganeti.process import Runner
-from ganeti.store import Change, Document, choice, sqlite_file
-from ganeti.store.database import Database
+from ganeti.bootstrap.stores import store_access
+from ganeti.decisions.jobs import records
+from ganeti.master.config import accepted_loss
+from ganeti.master.config.config import HEADER_KEY, Header
+from ganeti.model.objects import CLUSTER_KEY, TABLES, Cluster, Snapshot, Update
+from ganeti.node.services import Services
+from ganeti.store import Change, Document, choice
 from ganeti.store.etcd import Mirror
+from ganeti.store.file import sqlite_file
+from ganeti.store.file.database import Database
 from ganeti.store.numbers import LAST_JOB
-from ganeti.utils import authority, files
 
 #: Bytes of documents in one commit.
 _BATCH_BYTES: Final = 256 * 1024

@@ -7,20 +7,22 @@ no candidate can be elected over the files any more. Each move can be repeated.
 import os
 from collections.abc import Sequence
 
-from ganeti import errors, rpc, store
-from ganeti.bootstrap import etcd_place
+from ganeti import store
+from ganeti.base import errors
+from ganeti.base.clock import Clock
+from ganeti.base.constants import ecodes
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import Runner
 from ganeti.bootstrap.options import Feedback
-from ganeti.bootstrap.services import Services
-from ganeti.clock import Clock
-from ganeti.constants import ecodes
-from ganeti.objects import Node, Snapshot
-from ganeti.pathutils import Paths
-from ganeti.process import Runner
-from ganeti.quorum import majority
-from ganeti.rpc import wire
+from ganeti.bootstrap.stores import etcd_place
+from ganeti.decisions.quorum import majority
+from ganeti.model.objects import Node, Snapshot
+from ganeti.node.services import Services
+from ganeti.protocols import rpc
+from ganeti.protocols.rpc import wire
 from ganeti.store import choice
 from ganeti.store.etcd import Servers, to_file
-from ganeti.utils import files
 
 _STANDBY = "ganeti-standby"
 _CALL_S = 15.0

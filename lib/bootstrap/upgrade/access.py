@@ -7,16 +7,16 @@ from typing import Final, Protocol
 
 import msgspec
 
-from ganeti import errors
-from ganeti.bootstrap.services import environment
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.filesystem import releases
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import Runner, RunResult
 from ganeti.bootstrap.upgrade import node as node_module
 from ganeti.bootstrap.upgrade.node import Report
-from ganeti.constants import ecodes
-from ganeti.pathutils import Paths
-from ganeti.process import Runner, RunResult
-from ganeti.ssconf import SimpleStore
-from ganeti.ssh import account, client
-from ganeti.utils import releases
+from ganeti.node.services import environment
+from ganeti.protocols.ssconf import SimpleStore
+from ganeti.protocols.ssh import account, client
 
 #: Longest silence of a node in one step, in seconds: daemons may take long to start.
 _STEP_S: Final = 400.0

@@ -10,9 +10,9 @@ from typing import Final, NamedTuple, Self
 
 import msgspec
 
-from ganeti import errors
-from ganeti.pathutils import Paths
-from ganeti.utils import files, releases
+from ganeti.base import errors
+from ganeti.base.filesystem import files, releases
+from ganeti.base.pathutils import Paths
 
 _STEPS: Final = "intent-to-upgrade.steps"
 _MODE: Final = 0o600

@@ -10,14 +10,16 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import _buildconf, errors
-from ganeti.bootstrap.services import Services
-from ganeti.constants import ecodes
-from ganeti.pathutils import Paths
-from ganeti.process import Runner
-from ganeti.store import features, schema
-from ganeti.store.database import Database
-from ganeti.utils import files, releases
+from ganeti import _buildconf
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.filesystem import files, releases
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import Runner
+from ganeti.node.services import Services
+from ganeti.store import features
+from ganeti.store.file import schema
+from ganeti.store.file.database import Database
 
 NAME: Final = "upgrade-node"
 #: Place of the program in the directory of a release.

@@ -2,18 +2,20 @@
 
 from typing import Final, NamedTuple
 
-from ganeti import errors, store
+from ganeti import store
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.filesystem import releases
+from ganeti.base.pathutils import Paths
 from ganeti.bootstrap.options import Feedback
 from ganeti.bootstrap.upgrade import journal as record
 from ganeti.bootstrap.upgrade.access import Node, run_on
 from ganeti.bootstrap.upgrade.journal import Journal
 from ganeti.bootstrap.upgrade.node import Report
 from ganeti.bootstrap.upgrade.steps import TITLES
-from ganeti.constants import ecodes
-from ganeti.pathutils import Paths
-from ganeti.ssconf import SimpleStore
-from ganeti.store import features, schema
-from ganeti.utils import releases
+from ganeti.protocols.ssconf import SimpleStore
+from ganeti.store import features
+from ganeti.store.file import schema
 
 _PARTS: Final = 2
 

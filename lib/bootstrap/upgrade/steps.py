@@ -15,19 +15,20 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from ganeti import errors, luxi
+from ganeti.base import errors
+from ganeti.base.clock import Clock
+from ganeti.base.constants import ecodes
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import Runner
 from ganeti.bootstrap import jobs
 from ganeti.bootstrap.options import Feedback
 from ganeti.bootstrap.upgrade import journal as record
 from ganeti.bootstrap.upgrade.access import Node, run_on
 from ganeti.bootstrap.upgrade.journal import Journal
-from ganeti.clock import Clock
-from ganeti.constants import ecodes
-from ganeti.opcodes import ClusterRedistConf
-from ganeti.pathutils import Paths
-from ganeti.process import Runner
+from ganeti.model.opcodes import ClusterRedistConf
+from ganeti.protocols import luxi
 from ganeti.store import choice
-from ganeti.utils import files
 
 #: Seconds until all jobs have ended, and between two looks.
 _DRAIN_S: Final = 129600.0

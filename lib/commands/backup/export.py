@@ -1,8 +1,8 @@
 """``export``: copy an instance into an export on a node."""
 
-from ganeti.cli import jobs, submission
-from ganeti.cli.context import CommandContext
-from ganeti.client.instance import devices
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import jobs, submission
+from ganeti.commands.instance import devices
 
 
 def run(ctx: CommandContext) -> int:

@@ -1,7 +1,7 @@
 """``remove``: remove the exports of an instance."""
 
-from ganeti.cli import jobs, submission
-from ganeti.cli.context import CommandContext
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import jobs, submission
 
 
 def run(ctx: CommandContext) -> int:

@@ -2,9 +2,9 @@
 
 from typing import Any, Final
 
-from ganeti.cli import jobs, submission
-from ganeti.cli.context import CommandContext
-from ganeti.client.instance import add, devices
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import jobs, submission
+from ganeti.commands.instance import add, devices
 
 #: Further parameters of the opcode whose option has the same name.
 _SAME_NAMES: Final = ("identify_defaults", "src_node", "compress", "no_nics")

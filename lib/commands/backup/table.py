@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from ganeti.cli import options as o
-from ganeti.cli.model import Argument, Command, Option, Program
+from ganeti.commands.cli import options as o
+from ganeti.commands.cli.model import Argument, Command, Option, Program
 
 COMMANDS: Final = (
     Command(
@@ -64,7 +64,7 @@ COMMANDS: Final = (
             ),
             *o.JOB,
         ),
-        run="client.backup.export:run",
+        run="commands.backup.export:run",
         opcodes=("OP_BACKUP_EXPORT",),
         exits=((1, "no target node, or failure"),),
     ),
@@ -102,7 +102,7 @@ COMMANDS: Final = (
             *o.IMPORT_HELPER_TIMES,
             *o.JOB,
         ),
-        run="client.backup.restore:run",
+        run="commands.backup.restore:run",
         opcodes=("OP_INSTANCE_CREATE",),
         exits=((1, "wrong options, or failure"),),
     ),
@@ -123,7 +123,7 @@ COMMANDS: Final = (
             *o.QUERY,
             o.JSON,
         ),
-        run="client.backup.listing:list_objects",
+        run="commands.backup.listing:list_objects",
         fields=("node", "export"),
         exits=((14, "unknown field"),),
     ),
@@ -132,7 +132,7 @@ COMMANDS: Final = (
         "list available export fields",
         arguments=(Argument("unknown", name="field", minimum=0, maximum=None),),
         options=(*o.TABLE, o.JSON),
-        run="client.backup.listing:list_fields",
+        run="commands.backup.listing:list_fields",
         exits=((14, "unknown field"),),
     ),
     Command(
@@ -140,7 +140,7 @@ COMMANDS: Final = (
         "delete the exports of an instance",
         arguments=(Argument("unknown", name="export"),),
         options=(o.DRY_RUN, *o.JOB),
-        run="client.backup.remove:run",
+        run="commands.backup.remove:run",
         opcodes=("OP_BACKUP_REMOVE",),
     ),
 )

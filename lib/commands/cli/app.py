@@ -7,12 +7,17 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from ganeti import errors
-from ganeti.cli import parser
-from ganeti.cli.context import STDOUT, ClientEffects, CommandContext, real_effects
-from ganeti.cli.model import Command, Program
-from ganeti.constants import exitcodes
-from ganeti.utils.control_chars import render
+from ganeti.base import errors
+from ganeti.base.constants import exitcodes
+from ganeti.base.text.control_chars import render
+from ganeti.commands.cli import parser
+from ganeti.commands.cli.context import (
+    STDOUT,
+    ClientEffects,
+    CommandContext,
+    real_effects,
+)
+from ganeti.commands.cli.model import Command, Program
 
 _EXIT_USAGE: Final = 2
 _RED: Final = "\033[1;31m"
@@ -50,7 +55,7 @@ def main(
         _silence(effects)
         return exitcodes.EXIT_FAILURE
     except OSError as err:
-        from ganeti.cli import error_text
+        from ganeti.commands.cli.output import error_text
 
         effects.stderr.write(f"{error_text.describe_system_error(err)}\n")
         _silence(effects)
@@ -97,13 +102,13 @@ def _run(program: Program, words: list[str], effects: ClientEffects) -> int:
         )
         return exitcodes.EXIT_FAILURE
     if first == "--version":
-        from ganeti.cli import usage
+        from ganeti.commands.cli.help import usage
 
         effects.stdout.write(f"{usage.version_line(program.name)}\n")
         return exitcodes.EXIT_SUCCESS
     command = program.find(first)
     if command is None:
-        from ganeti.cli import usage
+        from ganeti.commands.cli.help import usage
 
         if first and not first.startswith("-"):
             effects.stderr.write(f"{render(usage.unknown_command(program, first))}\n")
@@ -136,7 +141,7 @@ def _run_command(ctx: CommandContext, words: list[str]) -> int:
     try:
         return _checked_run(ctx, words)
     except parser.UsageError as err:
-        from ganeti.cli import usage
+        from ganeti.commands.cli.help import usage
 
         ctx.err(f"{usage.usage_block(ctx.program, ctx.command)}\n")
         ctx.err(f"{ctx.program.name}: error: {err}")
@@ -163,7 +168,7 @@ def _run_command(ctx: CommandContext, words: list[str]) -> int:
 def _checked_run(ctx: CommandContext, words: list[str]) -> int:
     ctx.opts, ctx.args, warnings = parser.parse(ctx.command, words)
     if ctx.opts.help:
-        from ganeti.cli import usage
+        from ganeti.commands.cli.help import usage
 
         ctx.out(usage.command_help(ctx.program, ctx.command))
         return exitcodes.EXIT_SUCCESS
@@ -172,13 +177,13 @@ def _checked_run(ctx: CommandContext, words: list[str]) -> int:
     try:
         parser.check_count(ctx.command, ctx.args)
     except errors.GenericError as err:
-        from ganeti.cli import usage
+        from ganeti.commands.cli.help import usage
 
         _complain(ctx, str(err))
         _hint(ctx, usage.more_help(ctx.program, ctx.command))
         return exitcodes.EXIT_FAILURE
     if any(option.kind == "keyprivateval" for option in ctx.command.options):
-        from ganeti.cli import private_params
+        from ganeti.commands.cli import private_params
 
         private_params.resolve(ctx)
     log(ctx, f"started by uid {os.getuid()}")
@@ -189,7 +194,7 @@ def _checked_run(ctx: CommandContext, words: list[str]) -> int:
 
 
 def _report(ctx: CommandContext, err: errors.GenericError) -> int:
-    from ganeti.cli import error_text, hints
+    from ganeti.commands.cli.output import error_text, hints
 
     if isinstance(err, errors.NoMasterError):
         text, code = error_text.describe_unreachable(err, ctx.paths)
@@ -201,13 +206,13 @@ def _report(ctx: CommandContext, err: errors.GenericError) -> int:
 
 
 def _hint(ctx: CommandContext, text: str) -> None:
-    from ganeti.cli import hints
+    from ganeti.commands.cli.output import hints
 
     hints.show(ctx, hints.Hint("", hints.YOU, text))
 
 
 def _report_system_error(ctx: CommandContext, err: OSError) -> int:
-    from ganeti.cli import error_text
+    from ganeti.commands.cli.output import error_text
 
     _log_traceback(ctx, err)
     if err.filename == STDOUT:
@@ -224,7 +229,7 @@ def _log_traceback(ctx: CommandContext, err: Exception) -> None:
 
 
 def _report_unexpected(ctx: CommandContext, err: Exception) -> int:
-    from ganeti.cli import error_text
+    from ganeti.commands.cli.output import error_text
 
     _log_traceback(ctx, err)
     text = error_text.describe_defect(err, after=ctx.last_method)

@@ -7,8 +7,9 @@ import os
 import stat
 from typing import Any
 
-from ganeti import errors
-from ganeti.constants import cloud_init, ecodes
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.parameters import cloud_init
 
 #: Value of a parameter that removes it.
 _REMOVED = "default"

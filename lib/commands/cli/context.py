@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, Protocol, TextIO
 
-from ganeti import pathutils
-from ganeti.cli.model import Command, Program
-from ganeti.cli.parser import Values
-from ganeti.constants.misc import LUXI_OVERRIDE
-from ganeti.utils.control_chars import render
+from ganeti.base import pathutils
+from ganeti.base.constants.misc import LUXI_OVERRIDE
+from ganeti.base.text.control_chars import render
+from ganeti.commands.cli.model import Command, Program
+from ganeti.commands.cli.parser import Values
 
 #: Lines per write.
 _LINES_AT_ONCE: Final = 64
@@ -26,7 +26,7 @@ STDOUT: Final = "standard output"
 
 
 class Master(Protocol):
-    """The connection to the master daemon; see `ganeti.luxi`."""
+    """The connection to the master daemon; see `ganeti.protocols.luxi`."""
 
     def call(self, method: str, args: list[Any], /) -> Any:
         """Return the result of one method."""
@@ -34,7 +34,7 @@ class Master(Protocol):
 
 def tcp_ping(address: str, port: int, timeout_s: float) -> bool:
     """Return whether a program accepts connections at an address."""
-    from ganeti.utils import netutils
+    from ganeti.base.net import netutils
 
     return netutils.tcp_ping(address, port, timeout_s=timeout_s, live_port_needed=True)
 
@@ -64,7 +64,7 @@ def connect(
         on_wait: called with what the client waits for, if that takes long.
         override: another socket: ``master``, ``query`` or a path.
     """
-    from ganeti import luxi
+    from ganeti.protocols import luxi
 
     def warn(text: str) -> None:
         # On stderr, so that scripts which read the output go on to work.
@@ -156,7 +156,7 @@ class CommandContext:
             GenericError: the master's error, the master cannot be reached, or its
                 answer does not have the documented form.
         """
-        from ganeti.luxi import answers
+        from ganeti.protocols.luxi import answers
 
         if self._master is None:
             self._master = self.effects.connect(self.paths, self._note_wait)

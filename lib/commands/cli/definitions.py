@@ -7,7 +7,7 @@ values are its path, whether it is valid, and why not.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ganeti.utils import nicesort
+from ganeti.base.text import nicesort
 
 Copies = Mapping[str, Sequence[Sequence[Any]]]
 

@@ -1,14 +1,14 @@
 """Objects that a list command shows: by names, globs or a filter in text form.
 
-`ganeti.qlang` parses the text form; the master evaluates the list form.
+`ganeti.model.qlang` parses the text form; the master evaluates the list form.
 """
 
 from typing import Any
 
-from ganeti import errors
-from ganeti.constants import ecodes
-from ganeti.constants import query as q
-from ganeti.utils import units
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.constants import query as q
+from ganeti.base.text import units
 
 Filter = list[Any]
 
@@ -46,7 +46,7 @@ def from_names(
     if not names:
         return None
     if len(names) == 1 and (force_filter or looks_like_filter(names[0])):
-        from ganeti.qlang import parser
+        from ganeti.model.qlang import parser
 
         return parser.parse(names[0])
     return ["|", *(_name_filter(name, field, numeric=numeric) for name in names)]
@@ -61,7 +61,7 @@ def _name_filter(name: str, field: str, *, numeric: bool) -> Filter:
             )
         return ["==", field, number]
     if is_glob(name):
-        from ganeti.qlang import parser
+        from ganeti.model.qlang import parser
 
         return ["=~", field, parser.glob_regex(name)]
     return ["==", field, name]

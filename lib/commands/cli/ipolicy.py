@@ -4,11 +4,13 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.cli import info_tree, listing, values
-from ganeti.cli.context import CommandContext
-from ganeti.constants import ecodes, ipolicy
-from ganeti.utils import messages
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.parameters import ipolicy
+from ganeti.base.text import messages
+from ganeti.commands.cli import values
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import info_tree, listing
 
 _SIZES: Final = frozenset(("memory-size", "disk-size"))
 _DEFAULT: Final = "default"

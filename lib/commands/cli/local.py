@@ -1,8 +1,8 @@
 """Cluster data without the master daemon: the node's ssconf files."""
 
-from ganeti import errors
-from ganeti.constants import ecodes
-from ganeti.pathutils import Paths
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.pathutils import Paths
 
 
 def read_ssconf(paths: Paths, key: str) -> str:

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from ganeti import errors
-from ganeti.cli import listing
-from ganeti.cli.context import CommandContext
-from ganeti.constants import ecodes
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import listing
 
 
 def online_nodes(

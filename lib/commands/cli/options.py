@@ -5,8 +5,8 @@ An option of a single command is defined in that command's row.
 
 from typing import Final
 
-from ganeti.cli.model import Option
-from ganeti.constants import disks
+from ganeti.base.constants import disks
+from ganeti.commands.cli.model import Option
 
 
 def without_effect(option: Option, reason: str) -> Option:
@@ -15,7 +15,7 @@ def without_effect(option: Option, reason: str) -> Option:
     return option._replace(help=text, warns=text)
 
 
-#: Option of every listing and info command; see `ganeti.cli.listing`.
+#: Option of every listing and info command; see `ganeti.commands.cli.output.listing`.
 JSON: Final = Option(("--json",), "print a JSON document instead of text", dest="json")
 ACTION: Final = Option(
     ("--action",),

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from ganeti import errors
-from ganeti.cli.context import CommandContext
-from ganeti.constants import ecodes
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.commands.cli.context import CommandContext
 
 
 def disk_state(given: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -53,8 +53,8 @@ def nic_parameters(given: dict[str, Any]) -> dict[str, Any]:
     Raises:
         TypeEnforcementError: a name is unknown.
     """
-    from ganeti.constants import params
-    from ganeti.utils import messages
+    from ganeti.base.constants.parameters import params
+    from ganeti.base.text import messages
 
     for name in given:
         if name not in params.NIC:

@@ -10,9 +10,9 @@ import types
 from collections.abc import Iterator
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.cli import values
-from ganeti.cli.model import COMMON_OPTIONS, Argument, Command, Option
+from ganeti.base import errors
+from ganeti.commands.cli import values
+from ganeti.commands.cli.model import COMMON_OPTIONS, Argument, Command, Option
 
 #: Kinds of arguments that never begin with a dash.
 _NAMES: Final = frozenset(
@@ -99,7 +99,7 @@ class _Scanner:
             return name
         matches = sorted(n for n in self.by_name if n.startswith(name))
         if not matches or name == "--":
-            from ganeti.utils import messages
+            from ganeti.base.text import messages
 
             question = messages.similar_options(name, self.by_name)
             raise UsageError(f"no such option: {name}{question}")
@@ -137,7 +137,7 @@ def _default(option: Option) -> Any:
 
 def _parse(option: Option, name: str, text: str) -> Any:
     if option.kind == "choice" and text not in option.choices:
-        from ganeti.utils import messages
+        from ganeti.base.text import messages
 
         wanted = messages.choices(text, option.listed)
         where = "" if wanted.startswith("choose") else "; --help lists all"

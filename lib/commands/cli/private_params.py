@@ -8,10 +8,10 @@ have line numbers, never the content of a line.
 from collections.abc import Iterable
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.cli.context import CommandContext
-from ganeti.cli.values import PrivateFile
-from ganeti.constants import ecodes
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.values import PrivateFile
 
 _STDIN: Final = "-"
 

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import Final, TextIO
 
-from ganeti.cli.context import CommandContext
+from ganeti.commands.cli.context import CommandContext
 
 _WIDTH: Final = 70
 #: Longer lists are shown only on request.

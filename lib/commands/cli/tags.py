@@ -1,9 +1,10 @@
 """The tag commands, the same for every kind of object."""
 
-from ganeti import errors
-from ganeti.cli import jobs, listing, submission
-from ganeti.cli.context import CommandContext
-from ganeti.constants import ecodes
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import listing
+from ganeti.commands.cli.waiting import jobs, submission
 
 
 def _target(ctx: CommandContext) -> tuple[str, str | None, list[str]]:

@@ -10,9 +10,8 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from ganeti import errors
-from ganeti.constants import ecodes, timeouts
-from ganeti.utils import units
+from ganeti.base import errors
+from ganeti.base.text import units
 
 _COMMA: Final = re.compile(r"((?:[^\\,]|\\.)*)(?:,|$)", re.DOTALL)
 _TRUE: Final = ("true", "yes")
@@ -153,7 +152,7 @@ def parse_multi_specs(text: str) -> list[dict[str, dict[str, str]]]:
 
 
 def parse_size(text: str) -> int:
-    """Return MiB; see `ganeti.utils.units`."""
+    """Return MiB; see `ganeti.base.text.units`."""
     try:
         return units.parse_size_mib(text)
     except errors.UnitParseError as err:
@@ -231,22 +230,3 @@ PARSERS: Final[dict[str, Callable[[str], Any]]] = {
     "json": _parse_json,
     "filteraction": _parse_filter_action,
 }
-
-
-def parse_duration(text: str) -> int:
-    """Parse a duration such as 90, 90s, 15m, 4h, 1d or 1w into seconds.
-
-    Raises:
-        OpPrereqError: the text is not a number with a known suffix, or too long a time.
-    """
-    factors = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-    factor = factors.get(text[-1:])
-    number = text if factor is None else text[:-1]
-    seconds = units.whole_number(number)
-    if seconds is None or seconds * (factor or 1) > timeouts.LONGEST_S:
-        raise errors.OpPrereqError(
-            "time: wanted a number with s, m, h, d or w, at most 100 years, found"
-            f" {text!r:.100}",
-            ecodes.ECODE_INVAL,
-        )
-    return seconds * (factor or 1)

@@ -8,13 +8,14 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from ganeti import errors
-from ganeti.cli import listing, local
-from ganeti.cli.context import CommandContext
-from ganeti.client.cluster.journal import parse_since
-from ganeti.constants import ecodes, exitcodes
-from ganeti.utils import audit_chain
-from ganeti.utils.control_chars import escape
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, exitcodes
+from ganeti.base.text import audit_chain
+from ganeti.base.text.control_chars import escape
+from ganeti.commands.cli import local
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import listing
+from ganeti.commands.cluster.automatons.journal import parse_since
 
 Record = dict[str, Any]
 

@@ -1,14 +1,14 @@
 """``destroy``: remove an empty cluster."""
 
-from ganeti.cli import jobs, plans
-from ganeti.cli.app import CliError
-from ganeti.cli.context import CommandContext
-from ganeti.constants import exitcodes
+from ganeti.base.constants import exitcodes
+from ganeti.commands.cli.app import CliError
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import jobs, plans
 
 
 def run(ctx: CommandContext) -> int:
     """Destroy the cluster and remove its configuration from this node."""
-    from ganeti import process
+    from ganeti.base import process
     from ganeti.bootstrap import destroy
 
     operation = jobs.op("OP_CLUSTER_DESTROY")

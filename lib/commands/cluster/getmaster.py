@@ -1,14 +1,14 @@
 """``getmaster``: the master's name, from this node's ssconf files alone."""
 
-from ganeti.cli import local
-from ganeti.cli.context import CommandContext
+from ganeti.commands.cli import local
+from ganeti.commands.cli.context import CommandContext
 
 
 def run(ctx: CommandContext) -> None:
     """Print the master node."""
     master = local.master_node(ctx.paths)
     if ctx.opts.json:
-        from ganeti.cli import listing
+        from ganeti.commands.cli.output import listing
 
         listing.print_json(ctx, {"master_node": master})
         return

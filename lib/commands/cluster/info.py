@@ -4,12 +4,18 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import _buildconf, errors
-from ganeti.cli import info_tree, ipolicy, listing, roman
-from ganeti.cli.context import CommandContext
-from ganeti.cli.text import timestamp
-from ganeti.client.cluster.automation import death_text, freeze_text, limits_text
-from ganeti.utils import nicesort
+from ganeti import _buildconf
+from ganeti.base import errors
+from ganeti.base.text import nicesort
+from ganeti.commands.cli import ipolicy
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import info_tree, listing, roman
+from ganeti.commands.cli.output.text import timestamp
+from ganeti.commands.cluster.automatons.automation import (
+    death_text,
+    freeze_text,
+    limits_text,
+)
 
 #: Title and key of each cluster parameter, in the order of the output.
 _DIAGNOSE: Final = "diagnose_data_collector_filename"

@@ -2,10 +2,11 @@
 
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.cli import ipolicy, param_options, plans
-from ganeti.cli.context import CommandContext
-from ganeti.constants import ecodes, exitcodes
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, exitcodes
+from ganeti.commands.cli import ipolicy, param_options
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import plans
 
 #: Options whose value is stored in the field of the same name.
 _SAME: Final = (
@@ -41,8 +42,9 @@ _SAME: Final = (
 
 def run(ctx: CommandContext) -> int:
     """Initialise a cluster."""
-    from ganeti import clock, process
-    from ganeti.bootstrap import initialise, options
+    from ganeti.base import clock, process
+    from ganeti.bootstrap import options
+    from ganeti.bootstrap.init import initialise
 
     request = options.InitOptions(cluster_name=ctx.args[0], **_fields(ctx))
     effects = (ctx.paths, process.SystemRunner(), clock.SystemClock())

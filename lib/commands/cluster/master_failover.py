@@ -1,8 +1,9 @@
 """``master-failover``: make this node the master."""
 
-from ganeti.cli import plans, prompts
-from ganeti.cli.context import CommandContext
-from ganeti.constants import exitcodes
+from ganeti.base.constants import exitcodes
+from ganeti.commands.cli import prompts
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import plans
 
 _QUESTION = (
     "This will perform the failover even if most other nodes are down, or if this node"
@@ -14,7 +15,7 @@ _QUESTION = (
 def run(ctx: CommandContext) -> int:
     """Make this node the master."""
     opts = ctx.opts
-    from ganeti import clock, process
+    from ganeti.base import clock, process
     from ganeti.bootstrap import failover
 
     options = failover.FailoverOptions(

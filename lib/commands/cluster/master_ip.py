@@ -1,8 +1,9 @@
 """``activate-master-ip`` and ``deactivate-master-ip``."""
 
-from ganeti.cli import jobs, prompts, submission
-from ganeti.cli.context import CommandContext
-from ganeti.constants import exitcodes
+from ganeti.base.constants import exitcodes
+from ganeti.commands.cli import prompts
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import jobs, submission
 
 
 def activate(ctx: CommandContext) -> int:

@@ -2,10 +2,12 @@
 
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.cli import executor, ipolicy, jobs, param_options, submission, values
-from ganeti.cli.context import CommandContext
-from ganeti.constants import ecodes, exitcodes, export, mond
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, exitcodes
+from ganeti.base.constants.protocols import export, mond
+from ganeti.commands.cli import ipolicy, param_options, values
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import executor, jobs, submission
 
 #: Options whose value is used for the parameter of the same name.
 _SAME: Final = (
@@ -51,7 +53,7 @@ _COLLECTORS: Final = (*mond.DATA_COLLECTOR_NAMES, *mond.FURTHER_COLLECTOR_NAMES)
 def run(ctx: CommandContext) -> int:
     """Change cluster parameters, or explain all parameters."""
     if ctx.opts.help_parameters:
-        from ganeti.cli import manual_parameters
+        from ganeti.commands.cli.help import manual_parameters
 
         ctx.out(manual_parameters.all_kinds())
         return exitcodes.EXIT_SUCCESS
@@ -122,7 +124,7 @@ def _netmask(text: str | None) -> int | None:
 def _limits(given: dict[str, Any]) -> dict[str, float | None] | None:
     if not given:
         return None
-    from ganeti.client.cluster import automation
+    from ganeti.commands.cluster.automatons import automation
 
     return automation.parse_limits(given)
 

@@ -1,9 +1,9 @@
 """``queue``: drain, undrain or show the drain flag."""
 
-from ganeti import errors
-from ganeti.cli.app import CliError
-from ganeti.cli.context import CommandContext
-from ganeti.constants import ecodes
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.commands.cli.app import CliError
+from ganeti.commands.cli.context import CommandContext
 
 
 def run(ctx: CommandContext) -> None:
@@ -16,7 +16,7 @@ def run(ctx: CommandContext) -> None:
     elif verb == "info":
         (flag,) = ctx.call("QueryConfigValues", ["drain_flag"])
         if ctx.opts.json:
-            from ganeti.cli import listing
+            from ganeti.commands.cli.output import listing
 
             listing.print_json(ctx, {"drained": bool(flag)})
             return

@@ -5,10 +5,10 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.cli.context import CommandContext
-from ganeti.cli.node_selection import online_nodes
-from ganeti.constants import ecodes, exitcodes
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, exitcodes
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.node_selection import online_nodes
 
 _RULER: Final = "-" * 48
 _FIELDS: Final = ("pip", "sip", "ndp/ssh_port")
@@ -38,7 +38,7 @@ def connect(
     Raises:
         SshError: the node cannot be reached, or refuses the login.
     """
-    from ganeti.ssh import account, client
+    from ganeti.protocols.ssh import account, client
 
     return client.Client(
         node["name"],
@@ -91,7 +91,7 @@ def run_copyfile(ctx: CommandContext) -> int:
         raise errors.OpPrereqError(
             f"cannot read {path}: {err.strerror}", ecodes.ECODE_INVAL
         ) from err
-    from ganeti.ssh import account
+    from ganeti.protocols.ssh import account
 
     nodes, cluster, master = _nodes(ctx)
     field = "sip" if ctx.opts.use_replication_network else "pip"

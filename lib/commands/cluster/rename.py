@@ -1,8 +1,9 @@
 """``rename``: change the cluster's name and address."""
 
-from ganeti.cli import jobs, prompts, submission
-from ganeti.cli.context import CommandContext
-from ganeti.constants import exitcodes
+from ganeti.base.constants import exitcodes
+from ganeti.commands.cli import prompts
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import jobs, submission
 
 
 def run(ctx: CommandContext) -> int:

@@ -2,14 +2,15 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ganeti import errors
-from ganeti.cli import jobs, local, plans, prompts
-from ganeti.cli.context import CommandContext
-from ganeti.constants import ecodes, exitcodes
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, exitcodes
+from ganeti.commands.cli import local, prompts
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import jobs, plans
 
 if TYPE_CHECKING:
+    from ganeti.base.pathutils import Paths
     from ganeti.bootstrap import renew_crypto
-    from ganeti.pathutils import Paths
 
 _LOST_QUESTION: Final = (
     "All daemons on all nodes are restarted with certificates that the present master"
@@ -214,8 +215,8 @@ def _check(opts: Any) -> None:
 
 
 def _cluster_name(paths: "Paths") -> str:
-    from ganeti import ssconf
-    from ganeti.utils import x509
+    from ganeti.base.tls import x509
+    from ganeti.protocols import ssconf
 
     try:
         return ssconf.SimpleStore(paths).cluster_name()
@@ -225,8 +226,8 @@ def _cluster_name(paths: "Paths") -> str:
 
 def _contents(opts: Any, paths: "Paths") -> dict[str, bytes]:
     """Return file name in the state directory -> new content."""
+    from ganeti.base.tls import x509
     from ganeti.bootstrap import crypto, renew_crypto
-    from ganeti.utils import x509
 
     contents: dict[str, bytes] = {}
     if opts.new_rapi_cert:
@@ -256,7 +257,7 @@ def _contents(opts: Any, paths: "Paths") -> dict[str, bytes]:
 def _replace_files(
     ctx: CommandContext, contents: dict[str, bytes], restarts: bool
 ) -> list[str]:
-    from ganeti import clock, process
+    from ganeti.base import clock, process
     from ganeti.bootstrap import renew_crypto
 
     ctx.out(_NOTICE)

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from ganeti.cli import options as o
-from ganeti.cli.model import Command, Option
+from ganeti.commands.cli import options as o
+from ganeti.commands.cli.model import Command, Option
 
 
 def _file(name: str, dest: str, text: str) -> Option:
@@ -111,7 +111,7 @@ RENEW_CRYPTO: Final = Command(
         ),
         *o.PLANNED,
     ),
-    run="client.cluster.renew_crypto:run",
+    run="commands.cluster.renew_crypto:run",
     opcodes=("OP_CLUSTER_RENEW_CRYPTO",),
     exits=((1, "conflicting options, unreadable PEM, declined or failure"),),
 )

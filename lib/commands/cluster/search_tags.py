@@ -1,8 +1,9 @@
 """``search-tags``: find objects by their tags."""
 
-from ganeti.cli import jobs, listing
-from ganeti.cli.context import CommandContext
-from ganeti.constants import exitcodes
+from ganeti.base.constants import exitcodes
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import listing
+from ganeti.commands.cli.waiting import jobs
 
 
 def run(ctx: CommandContext) -> int:

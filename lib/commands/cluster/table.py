@@ -2,9 +2,11 @@
 
 from typing import Final
 
-from ganeti.cli import options as o
-from ganeti.cli.model import Argument, Command, Option, Program
-from ganeti.client.cluster.automation_table import (
+from ganeti.base.constants.commit import COMMIT_POLICIES
+from ganeti.base.constants.protocols.confd import CONFD_HMACS
+from ganeti.commands.cli import options as o
+from ganeti.commands.cli.model import Argument, Command, Option, Program
+from ganeti.commands.cluster.automatons.automation_table import (
     AUDIT,
     AUTOMATION_LIMITS,
     DUTIES,
@@ -14,22 +16,20 @@ from ganeti.client.cluster.automation_table import (
     SIMULATE,
     THAW,
 )
-from ganeti.client.cluster.balance_table import BALANCE
-from ganeti.client.cluster.renew_table import RENEW_CRYPTO
-from ganeti.client.cluster.store_table import (
+from ganeti.commands.cluster.automatons.balance_table import BALANCE
+from ganeti.commands.cluster.renew_table import RENEW_CRYPTO
+from ganeti.commands.cluster.store.store_table import (
     BACKUP_STORE,
     MIGRATE_STORE,
     RESTORE_STORE,
 )
-from ganeti.constants.commit import COMMIT_POLICIES
-from ganeti.constants.confd import CONFD_HMACS
 
 COMMANDS: Final = (
     Command(
         "activate-master-ip",
         "bring the master IP up",
         options=o.PLANNED,
-        run="client.cluster.master_ip:activate",
+        run="commands.cluster.master_ip:activate",
         opcodes=("OP_CLUSTER_ACTIVATE_MASTER_IP",),
     ),
     Command(
@@ -37,7 +37,7 @@ COMMANDS: Final = (
         "add tags",
         arguments=(Argument("unknown", name="tag", minimum=0, maximum=None),),
         options=(o.FROM, *o.JOB),
-        run="cli.tags:add_tags",
+        run="commands.cli.tags:add_tags",
         opcodes=("OP_TAGS_SET",),
         exits=((1, "no tags given or failure"),),
     ),
@@ -92,7 +92,7 @@ COMMANDS: Final = (
             ),
             o.JSON,
         ),
-        run="client.cluster.capacity:run",
+        run="commands.cluster.automatons.capacity:run",
         exits=((0, "ok, even if no instance fits"), (1, "the master cannot count")),
     ),
     Command(
@@ -109,7 +109,7 @@ COMMANDS: Final = (
                 dest="failure_only",
             ),
         ),
-        run="client.cluster.remote:run_command",
+        run="commands.cluster.remote:run_command",
         exits=((0, "always; exit codes of nodes are only printed"),),
     ),
     Command(
@@ -125,7 +125,7 @@ COMMANDS: Final = (
             ),
             o.NODE_GROUP,
         ),
-        run="client.cluster.remote:run_copyfile",
+        run="commands.cluster.remote:run_copyfile",
         exits=(
             (0, "the file exists, even if copies failed"),
             (1, "file missing"),
@@ -135,7 +135,7 @@ COMMANDS: Final = (
         "deactivate-master-ip",
         "take the master IP down",
         options=(o.YES, *o.PLANNED),
-        run="client.cluster.master_ip:deactivate",
+        run="commands.cluster.master_ip:deactivate",
         opcodes=("OP_CLUSTER_DEACTIVATE_MASTER_IP",),
         exits=((1, "declined"),),
     ),
@@ -143,7 +143,7 @@ COMMANDS: Final = (
         "destroy",
         "remove an empty cluster",
         options=(o.YES_DO_IT, *o.PLANNED),
-        run="client.cluster.destroy:run",
+        run="commands.cluster.destroy:run",
         opcodes=("OP_CLUSTER_DESTROY",),
         exits=((1, "missing confirmation or failure"),),
     ),
@@ -170,7 +170,7 @@ COMMANDS: Final = (
             o.SHUTDOWN_TIMEOUT,
             *o.PLANNED,
         ),
-        run="client.cluster.epo:run",
+        run="commands.cluster.power.epo:run",
         opcodes=(
             "OP_INSTANCE_SHUTDOWN",
             "OP_INSTANCE_STARTUP",
@@ -190,14 +190,14 @@ COMMANDS: Final = (
         "getmaster",
         "print the master node name",
         options=(o.JSON,),
-        run="client.cluster.getmaster:run",
+        run="commands.cluster.getmaster:run",
         exits=((1, "this node is not part of a cluster"),),
     ),
     Command(
         "info",
         "show cluster configuration",
         options=(o.ROMAN, o.JSON),
-        run="client.cluster.info:run",
+        run="commands.cluster.info:run",
         aliases=("show",),
     ),
     Command(
@@ -332,7 +332,7 @@ COMMANDS: Final = (
             *o.STATE,
             *o.PLANNED,
         ),
-        run="client.cluster.init:run",
+        run="commands.cluster.init:run",
         opcodes=("OP_CLUSTER_POST_INIT",),
         exits=(
             (1, "wrong value, machine is already part of a cluster, or job failed"),
@@ -347,20 +347,20 @@ COMMANDS: Final = (
         "list-incidents",
         "list faults that nodes reported, and what was done about them",
         options=(o.NO_HEADERS, o.SEPARATOR, o.JSON),
-        run="client.cluster.incidents:show",
+        run="commands.cluster.automatons.incidents:show",
     ),
     Command(
         "list-tags",
         "list tags, one per line, sorted",
         options=(o.JSON,),
-        run="cli.tags:list_tags",
+        run="commands.cli.tags:list_tags",
     ),
     Command(
         "lost-changes",
         "list the changes and jobs in histories that lost (on this node)",
         arguments=(Argument("file", minimum=0, maximum=None),),
         options=(o.JSON,),
-        run="client.cluster.lost_changes:run",
+        run="commands.cluster.store.lost_changes:run",
     ),
     Command(
         "master-failover",
@@ -391,14 +391,14 @@ COMMANDS: Final = (
             ),
             *o.PLANNED,
         ),
-        run="client.cluster.master_failover:run",
+        run="commands.cluster.master_failover:run",
         aliases=("masterfailover",),
         exits=((1, "declined, majority unhealthy, or failover failed"),),
     ),
     Command(
         "master-ping",
         "test whether the master answers",
-        run="client.cluster.version:ping",
+        run="commands.cluster.version:ping",
         exits=((0, "answered"), (1, "any error")),
     ),
     MIGRATE_STORE,
@@ -540,7 +540,7 @@ COMMANDS: Final = (
             *o.IPOLICY,
             *o.STATE,
         ),
-        run="client.cluster.modify:run",
+        run="commands.cluster.modify:run",
         opcodes=("OP_CLUSTER_SET_PARAMS",),
         exits=((1, "nothing to change, wrong value or failure"),),
     ),
@@ -548,14 +548,14 @@ COMMANDS: Final = (
         "maintd-cancel",
         "have nothing more done about a fault that a node reports",
         arguments=(Argument("unknown", name="incident"),),
-        run="client.cluster.incidents:cancel",
+        run="commands.cluster.automatons.incidents:cancel",
         exits=((1, "there is no such incident, or it has ended"),),
     ),
     Command(
         "remove-repair",
         "forget an incident; a fault that is still reported is a new incident",
         arguments=(Argument("unknown", name="incident"),),
-        run="client.cluster.incidents:remove",
+        run="commands.cluster.automatons.incidents:remove",
         exits=((1, "there is no such incident"),),
     ),
     Command(
@@ -563,7 +563,7 @@ COMMANDS: Final = (
         "drain, undrain or show the job queue drain flag",
         arguments=(Argument("choice", choices=("drain", "undrain", "info")),),
         options=(o.JSON,),
-        run="client.cluster.queue:run",
+        run="commands.cluster.queue:run",
         exits=((1, "unknown action, or --json without info"),),
     ),
     Command(
@@ -578,7 +578,7 @@ COMMANDS: Final = (
             ),
             *o.JOB,
         ),
-        run="client.cluster.redist_conf:run",
+        run="commands.cluster.redist_conf:run",
         opcodes=("OP_CLUSTER_REDIST_CONF",),
     ),
     Command(
@@ -586,7 +586,7 @@ COMMANDS: Final = (
         "remove tags",
         arguments=(Argument("unknown", name="tag", minimum=0, maximum=None),),
         options=(o.FROM, *o.JOB),
-        run="cli.tags:remove_tags",
+        run="commands.cli.tags:remove_tags",
         opcodes=("OP_TAGS_DEL",),
         exits=((1, "no tags given, unknown tag or failure"),),
     ),
@@ -595,7 +595,7 @@ COMMANDS: Final = (
         "change the cluster name and master IP",
         arguments=(Argument("host", name="new-name"),),
         options=(o.FORCE, o.DRY_RUN, *o.PLANNED),
-        run="client.cluster.rename:run",
+        run="commands.cluster.rename:run",
         opcodes=("OP_CLUSTER_RENAME",),
         exits=((1, "declined or failure"),),
     ),
@@ -605,7 +605,7 @@ COMMANDS: Final = (
         "correct recorded disk sizes",
         arguments=(Argument("instance", minimum=0, maximum=None),),
         options=(o.DRY_RUN, o.PRIORITY, *o.PLANNED),
-        run="client.cluster.repair_disk_sizes:run",
+        run="commands.cluster.checks.repair_disk_sizes:run",
         opcodes=("OP_CLUSTER_REPAIR_DISK_SIZES",),
     ),
     RESTORE_STORE,
@@ -614,14 +614,14 @@ COMMANDS: Final = (
         "search tags of all objects by regular expression (unanchored)",
         arguments=(Argument("unknown", name="pattern"),),
         options=(o.PRIORITY, o.JSON),
-        run="client.cluster.search_tags:run",
+        run="commands.cluster.search_tags:run",
         opcodes=("OP_TAGS_SEARCH",),
         exits=((0, "match found"), (1, "no match")),
     ),
     Command(
         "show-ispecs-cmd",
         "print an init command line carrying the instance spec policy",
-        run="cli.ipolicy:show_cluster",
+        run="commands.cli.ipolicy:show_cluster",
     ),
     Command(
         "upgrade",
@@ -640,7 +640,7 @@ COMMANDS: Final = (
             ),
             *o.PLANNED,
         ),
-        run="client.cluster.upgrade:run",
+        run="commands.cluster.upgrade:run",
         exits=(
             (0, "ok, or nothing to resume"),
             (1, "failure, or both or none of --to and --resume"),
@@ -731,7 +731,7 @@ COMMANDS: Final = (
                 dest="verify_clutter",
             ),
         ),
-        run="client.cluster.verify:run",
+        run="commands.cluster.checks.verify:run",
         opcodes=("OP_CLUSTER_VERIFY",),
         exits=(
             (0, "every job succeeded and returned true"),
@@ -751,7 +751,7 @@ COMMANDS: Final = (
             ),
             *o.PLANNED,
         ),
-        run="client.cluster.verify_disks:run",
+        run="commands.cluster.checks.verify_disks:run",
         opcodes=("OP_CLUSTER_VERIFY_DISKS", "OP_INSTANCE_ACTIVATE_DISKS"),
         exits=(
             (0, "all disks are active, or were activated"),
@@ -765,7 +765,10 @@ COMMANDS: Final = (
         ),
     ),
     Command(
-        "version", "show versions", options=(o.JSON,), run="client.cluster.version:run"
+        "version",
+        "show versions",
+        options=(o.JSON,),
+        run="commands.cluster.version:run",
     ),
     Command(
         "watcher",
@@ -777,7 +780,7 @@ COMMANDS: Final = (
             ),
         ),
         options=(o.JSON,),
-        run="client.cluster.watcher:run",
+        run="commands.cluster.automatons.watcher:run",
         exits=(
             (
                 1,

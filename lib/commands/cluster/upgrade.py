@@ -4,13 +4,14 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
-from ganeti import errors
-from ganeti.cli import local, plans
-from ganeti.cli.app import CliError
-from ganeti.cli.context import CommandContext
-from ganeti.client.alone import alone
-from ganeti.constants import ecodes, exitcodes, versions
-from ganeti.utils import files, releases
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, exitcodes, versions
+from ganeti.base.filesystem import files, releases
+from ganeti.commands.alone import alone
+from ganeti.commands.cli import local
+from ganeti.commands.cli.app import CliError
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import plans
 
 if TYPE_CHECKING:
     from ganeti.bootstrap.upgrade.access import Node
@@ -48,7 +49,7 @@ def run(ctx: CommandContext) -> int:
 
 
 def _plan(ctx: CommandContext) -> "tuple[Plan, list[Node]]":
-    from ganeti import process
+    from ganeti.base import process
     from ganeti.bootstrap.upgrade import access, preparation
 
     layout = releases.Layout.of_build()
@@ -60,7 +61,7 @@ def _plan(ctx: CommandContext) -> "tuple[Plan, list[Node]]":
 
 
 def _upgrade(ctx: CommandContext, plan: "Plan", nodes: "list[Node]") -> int:
-    from ganeti import clock, process
+    from ganeti.base import clock, process
     from ganeti.bootstrap.upgrade import steps
 
     effects = (

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from ganeti.cli import listing
-from ganeti.cli.context import CommandContext
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import listing
 
 _LINES: Final = (
     ("Software version", "software_version"),

@@ -1,9 +1,10 @@
 """``delay``: a job that sleeps."""
 
-from ganeti import errors
-from ganeti.cli import jobs, submission, values
-from ganeti.cli.context import CommandContext
-from ganeti.constants import ecodes
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.commands.cli import values
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import jobs, submission
 
 
 def run(ctx: CommandContext) -> int:

@@ -2,10 +2,11 @@
 
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.cli import jobs, values
-from ganeti.cli.context import CommandContext
-from ganeti.constants import ecodes
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.commands.cli import values
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import jobs
 
 #: Modes for the whole cluster; the argument restricts them to a node group.
 _OF_CLUSTER: Final = ("balance", "capacity")

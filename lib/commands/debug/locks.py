@@ -3,9 +3,9 @@
 import threading
 from typing import Any
 
-from ganeti.cli import listing
-from ganeti.cli.context import CommandContext
-from ganeti.clock import SystemClock
+from ganeti.base.clock import SystemClock
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import listing
 
 
 def _or_dash(value: Any) -> str:

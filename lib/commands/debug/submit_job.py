@@ -4,11 +4,11 @@ import json
 import os
 from typing import Any
 
-from ganeti import errors
-from ganeti.cli import jobs
-from ganeti.cli.context import CommandContext
-from ganeti.cli.executor import JobExecutor
-from ganeti.constants import ecodes
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import jobs
+from ganeti.commands.cli.waiting.executor import JobExecutor
 
 
 def _read(path: str) -> list[jobs.Op]:

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from ganeti.cli import options as o
-from ganeti.cli.model import Argument, Command, Option, Program
+from ganeti.commands.cli import options as o
+from ganeti.commands.cli.model import Argument, Command, Option, Program
 
 COMMANDS: Final = (
     Command(
@@ -41,7 +41,7 @@ COMMANDS: Final = (
             o.DRY_RUN,
             *o.JOB,
         ),
-        run="client.debug.delay:run",
+        run="commands.debug.delay:run",
         opcodes=("OP_TEST_DELAY",),
     ),
     Command(
@@ -141,7 +141,7 @@ COMMANDS: Final = (
             o.DRY_RUN,
             o.PRIORITY,
         ),
-        run="client.debug.iallocator:run",
+        run="commands.debug.iallocator:run",
         opcodes=("OP_TEST_ALLOCATOR",),
         aliases=("allocator",),
         exits=((1, "malformed --disks"),),
@@ -160,7 +160,7 @@ COMMANDS: Final = (
             *o.QUERY,
             o.JSON,
         ),
-        run="client.debug.locks:run",
+        run="commands.debug.locks:run",
         fields=("name", "mode", "owner", "pending"),
         more_fields=("held",),
         exits=((14, "unknown field"),),
@@ -196,14 +196,14 @@ COMMANDS: Final = (
             o.DRY_RUN,
             o.PRIORITY,
         ),
-        run="client.debug.submit_job:run",
+        run="commands.debug.submit_job:run",
         exits=((0, "jobs were run, even if they failed"),),
     ),
     Command(
         "test-jobqueue",
         "job queue self test",
         options=(o.PRIORITY,),
-        run="client.debug.test_jobqueue:run",
+        run="commands.debug.test_jobqueue:run",
         opcodes=("OP_TEST_JQUEUE", "OP_TEST_DELAY"),
         exits=((1, "test failed"),),
     ),
@@ -211,7 +211,7 @@ COMMANDS: Final = (
         "test-osparams",
         "test secret OS parameter transport",
         options=(o.OS_PARAMETERS_SECRET, o.SUBMIT, o.PRINT_JOBID),
-        run="client.debug.test_osparams:run",
+        run="commands.debug.test_osparams:run",
         opcodes=("OP_TEST_OS_PARAMS",),
     ),
 )

@@ -7,10 +7,10 @@ it receives a byte there.
 import socket
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.cli import jobs
-from ganeti.cli.context import CommandContext
-from ganeti.constants import exitcodes, jobqueue
+from ganeti.base import errors
+from ganeti.base.constants import exitcodes, jobqueue
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import jobs
 
 #: Seconds until the waiting opcode must accept the byte.
 _TIMEOUT_S: Final = 20

@@ -1,7 +1,7 @@
 """``test-osparams``: submit a job with secret parameters, which must not be stored."""
 
-from ganeti.cli import jobs, submission
-from ganeti.cli.context import CommandContext
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import jobs, submission
 
 
 def run(ctx: CommandContext) -> int:

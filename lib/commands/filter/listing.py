@@ -1,8 +1,9 @@
 """``list`` and ``list-fields``."""
 
-from ganeti.cli import filters, listing
-from ganeti.cli.context import CommandContext
-from ganeti.client.filter import rules
+from ganeti.commands.cli import filters
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import listing
+from ganeti.commands.filter import rules
 
 
 def list_objects(ctx: CommandContext) -> int:

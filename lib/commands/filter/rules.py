@@ -3,10 +3,10 @@
 from typing import Any, Final
 from uuid import UUID
 
-from ganeti import errors
-from ganeti.cli import listing
-from ganeti.cli.context import CommandContext
-from ganeti.constants import ecodes
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import listing
 
 FIELDS: Final = [
     "uuid",

@@ -2,21 +2,21 @@
 
 from typing import Final
 
-from ganeti.cli import options as o
-from ganeti.cli.model import Argument, Command, Program
+from ganeti.commands.cli import options as o
+from ganeti.commands.cli.model import Argument, Command, Program
 
 COMMANDS: Final = (
     Command(
         "add",
         "create a job filter rule",
         options=(o.RULE_PRIORITY, o.PREDICATES, o.ACTION),
-        run="client.filter.rules:add",
+        run="commands.filter.rules:add",
     ),
     Command(
         "delete",
         "delete a rule",
         arguments=(Argument("filter"),),
-        run="client.filter.rules:delete",
+        run="commands.filter.rules:delete",
         exits=((1, "unknown UUID"),),
     ),
     Command(
@@ -24,14 +24,14 @@ COMMANDS: Final = (
         "show rules",
         arguments=(Argument("filter", minimum=0, maximum=None),),
         options=(o.JSON,),
-        run="client.filter.rules:info",
+        run="commands.filter.rules:info",
     ),
     Command(
         "list",
         "list rules",
         arguments=(Argument("filter", minimum=0, maximum=None),),
         options=(*o.TABLE, *o.QUERY, o.JSON),
-        run="client.filter.listing:list_objects",
+        run="commands.filter.listing:list_objects",
         fields=(
             "uuid",
             "watermark",
@@ -47,7 +47,7 @@ COMMANDS: Final = (
         "list available filter fields",
         arguments=(Argument("unknown", name="field", minimum=0, maximum=None),),
         options=(*o.TABLE, o.JSON),
-        run="client.filter.listing:list_fields",
+        run="commands.filter.listing:list_fields",
         exits=((14, "unknown field"),),
     ),
     Command(
@@ -55,7 +55,7 @@ COMMANDS: Final = (
         "replace or create a rule with a given UUID",
         arguments=(Argument("filter"),),
         options=(o.RULE_PRIORITY, o.PREDICATES, o.ACTION),
-        run="client.filter.rules:replace",
+        run="commands.filter.rules:replace",
     ),
 )
 

@@ -1,7 +1,8 @@
 """``add``: create a node group."""
 
-from ganeti.cli import executor, ipolicy, jobs, param_options, submission
-from ganeti.cli.context import CommandContext
+from ganeti.commands.cli import ipolicy, param_options
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import executor, jobs, submission
 
 
 def run(ctx: CommandContext) -> int:

@@ -2,8 +2,9 @@
 
 from typing import Any, Final
 
-from ganeti.cli import info_tree, ipolicy, listing
-from ganeti.cli.context import CommandContext
+from ganeti.commands.cli import ipolicy
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import info_tree, listing
 
 FIELDS: Final = [
     "name",

@@ -1,9 +1,10 @@
 """``modify``: change a node group."""
 
-from ganeti import errors
-from ganeti.cli import ipolicy, jobs, param_options, submission
-from ganeti.cli.context import CommandContext
-from ganeti.constants import ecodes
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.commands.cli import ipolicy, param_options
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import jobs, submission
 
 
 def run(ctx: CommandContext) -> int:

@@ -1,7 +1,7 @@
 """``remove``: delete empty node groups."""
 
-from ganeti.cli import executor, jobs
-from ganeti.cli.context import CommandContext
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import executor, jobs
 
 
 def run(ctx: CommandContext) -> int:

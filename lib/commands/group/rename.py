@@ -1,7 +1,7 @@
 """``rename``: change the name of a node group."""
 
-from ganeti.cli import jobs, submission
-from ganeti.cli.context import CommandContext
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import jobs, submission
 
 
 def run(ctx: CommandContext) -> int:

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from ganeti.cli import options as o
-from ganeti.cli.model import Argument, Command, Option, Program
+from ganeti.commands.cli import options as o
+from ganeti.commands.cli.model import Argument, Command, Option, Program
 
 COMMANDS: Final = (
     Command(
@@ -19,7 +19,7 @@ COMMANDS: Final = (
             *o.IPOLICY,
             *o.STATE,
         ),
-        run="client.group.add:run",
+        run="commands.group.add:run",
         opcodes=("OP_GROUP_ADD",),
     ),
     Command(
@@ -30,7 +30,7 @@ COMMANDS: Final = (
             Argument("unknown", name="tag", minimum=0, maximum=None),
         ),
         options=(o.FROM, *o.JOB),
-        run="cli.tags:add_tags",
+        run="commands.cli.tags:add_tags",
         opcodes=("OP_TAGS_SET",),
         exits=((1, "no tags given or failure"),),
     ),
@@ -39,7 +39,7 @@ COMMANDS: Final = (
         "move nodes into a group",
         arguments=(Argument("group"), Argument("node", minimum=0, maximum=None)),
         options=(o.DRY_RUN, o.FORCE, *o.JOB),
-        run="client.group.assign_nodes:run",
+        run="commands.group.assign_nodes:run",
         opcodes=("OP_GROUP_ASSIGN_NODES",),
     ),
     Command(
@@ -66,7 +66,7 @@ COMMANDS: Final = (
             o.PRINT_JOBID,
             *o.PLANNED,
         ),
-        run="client.group.evacuate:run",
+        run="commands.group.evacuate:run",
         opcodes=("OP_GROUP_EVACUATE",),
         exits=((1, "a job failed"),),
     ),
@@ -75,14 +75,14 @@ COMMANDS: Final = (
         "show group details",
         arguments=(Argument("group", minimum=0, maximum=None),),
         options=(o.JSON,),
-        run="client.group.info:run",
+        run="commands.group.info:run",
     ),
     Command(
         "list",
         "list groups",
         arguments=(Argument("group", minimum=0, maximum=None),),
         options=(o.FILTER, *o.TABLE, *o.QUERY, o.JSON),
-        run="client.group.listing:list_objects",
+        run="commands.group.listing:list_objects",
         fields=("name", "node_cnt", "pinst_cnt", "alloc_policy", "ndparams"),
         exits=((14, "unknown field"),),
     ),
@@ -91,7 +91,7 @@ COMMANDS: Final = (
         "list available group fields",
         arguments=(Argument("unknown", name="field", minimum=0, maximum=None),),
         options=(*o.TABLE, o.JSON),
-        run="client.group.listing:list_fields",
+        run="commands.group.listing:list_fields",
         exits=((14, "unknown field"),),
     ),
     Command(
@@ -99,7 +99,7 @@ COMMANDS: Final = (
         "list tags, one per line, sorted",
         arguments=(Argument("group"),),
         options=(o.JSON,),
-        run="cli.tags:list_tags",
+        run="commands.cli.tags:list_tags",
     ),
     Command(
         "modify",
@@ -114,7 +114,7 @@ COMMANDS: Final = (
             *o.IPOLICY,
             *o.STATE,
         ),
-        run="client.group.modify:run",
+        run="commands.group.modify:run",
         opcodes=("OP_GROUP_SET_PARAMS",),
     ),
     Command(
@@ -122,7 +122,7 @@ COMMANDS: Final = (
         "remove an empty group",
         arguments=(Argument("group", maximum=None),),
         options=(o.DRY_RUN, *o.JOB),
-        run="client.group.remove:run",
+        run="commands.group.remove:run",
         opcodes=("OP_GROUP_REMOVE",),
     ),
     Command(
@@ -133,7 +133,7 @@ COMMANDS: Final = (
             Argument("unknown", name="tag", minimum=0, maximum=None),
         ),
         options=(o.FROM, *o.JOB),
-        run="cli.tags:remove_tags",
+        run="commands.cli.tags:remove_tags",
         opcodes=("OP_TAGS_DEL",),
         exits=((1, "no tags given, unknown tag or failure"),),
     ),
@@ -142,7 +142,7 @@ COMMANDS: Final = (
         "rename a group",
         arguments=(Argument("group", minimum=2, maximum=2),),
         options=(o.DRY_RUN, *o.JOB),
-        run="client.group.rename:run",
+        run="commands.group.rename:run",
         opcodes=("OP_GROUP_RENAME",),
     ),
     Command(
@@ -156,7 +156,7 @@ COMMANDS: Final = (
                 dest="include_defaults",
             ),
         ),
-        run="cli.ipolicy:show_groups",
+        run="commands.cli.ipolicy:show_groups",
     ),
 )
 

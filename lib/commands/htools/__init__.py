@@ -1,4 +1,4 @@
 """The placement programs: input from files and daemons, output, and job submission.
 
-``ganeti.htools`` computes the decisions.
+``ganeti.decisions.htools`` computes the decisions.
 """

@@ -13,12 +13,13 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import errors, luxi
-from ganeti.client.htools import sources
-from ganeti.client.htools.loading import ProgramError
-from ganeti.client.htools.options import ParsedOptions
-from ganeti.constants import jobqueue, versions
-from ganeti.htools.model.cluster import DataError
+from ganeti.base import errors
+from ganeti.base.constants import jobqueue, versions
+from ganeti.commands.htools import sources
+from ganeti.commands.htools.loading import ProgramError
+from ganeti.commands.htools.options import ParsedOptions
+from ganeti.decisions.htools.model.cluster import DataError
+from ganeti.protocols import luxi
 
 #: Exit code after SIGTERM.
 TERMINATED: Final = 2

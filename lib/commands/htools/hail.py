@@ -8,12 +8,13 @@ import json
 import sys
 from typing import Any, Final
 
-from ganeti.client.htools import loading, sources, table_output
-from ganeti.client.htools.loading import ProgramError
-from ganeti.client.htools.options import ParsedOptions
-from ganeti.htools.hail import answer, request
-from ganeti.htools.model import json_reader
-from ganeti.htools.state import node_state
+from ganeti.commands.htools import loading, sources
+from ganeti.commands.htools.loading import ProgramError
+from ganeti.commands.htools.options import ParsedOptions
+from ganeti.commands.htools.output import table_output
+from ganeti.decisions.htools.hail import answer, request
+from ganeti.decisions.htools.model import json_reader
+from ganeti.decisions.htools.state import node_state
 
 NAME: Final = "hail"
 _VERBOSE_REQUEST: Final = 3

@@ -1,7 +1,7 @@
 """``harep``: repair instances of failed nodes, within the limits of their tags.
 
-``ganeti.autorepair`` does the work, for the watcher as well; this module parses options
-and prints.
+``ganeti.automation.autorepair`` does the work, for the watcher as well; this module
+parses options and prints.
 """
 
 import os
@@ -9,11 +9,12 @@ import sys
 import uuid
 from typing import Final
 
-from ganeti import autorepair, clock, errors, pathutils
-from ganeti.client.htools import loading, sources
-from ganeti.client.htools.loading import ProgramError
-from ganeti.client.htools.options import ParsedOptions
-from ganeti.constants import versions
+from ganeti.automation import autorepair
+from ganeti.base import clock, errors, pathutils
+from ganeti.base.constants import versions
+from ganeti.commands.htools import loading, sources
+from ganeti.commands.htools.loading import ProgramError
+from ganeti.commands.htools.options import ParsedOptions
 
 NAME: Final = "harep"
 _OPTIONS: Final = "L jd reason dry"

@@ -6,14 +6,15 @@ from typing import Final
 
 import msgspec
 
-from ganeti.client.htools import file_output, loading, table_output
-from ganeti.client.htools.loading import ProgramError
-from ganeti.client.htools.options import ParsedOptions
-from ganeti.htools.balance import greedy, job_sets
-from ganeti.htools.model import formatting
-from ganeti.htools.model.cluster import NONE, Cluster
-from ganeti.htools.score import components
-from ganeti.htools.state import node_state
+from ganeti.commands.htools import loading
+from ganeti.commands.htools.loading import ProgramError
+from ganeti.commands.htools.options import ParsedOptions
+from ganeti.commands.htools.output import file_output, table_output
+from ganeti.decisions.htools.balance import greedy, job_sets
+from ganeti.decisions.htools.model import formatting
+from ganeti.decisions.htools.model.cluster import NONE, Cluster
+from ganeti.decisions.htools.score import components
+from ganeti.decisions.htools.state import node_state
 
 NAME: Final = "hbal"
 _KEYS: Final = (
@@ -85,7 +86,7 @@ def _execute(
     if parsed["L"] is None:
         raise ProgramError(f"{NAME}: Execution of commands possible only on LUXI")
     # Imported here because few runs submit jobs.
-    from ganeti.client.htools import execute
+    from ganeti.commands.htools import execute
 
     names = [node.name for node in part.nodes]
     sets = [
@@ -168,7 +169,7 @@ def _coefficients(
 ) -> None:
     if parsed.verbosity > 2:
         # Imported here because few runs are this verbose.
-        from ganeti.htools.report import tables
+        from ganeti.decisions.htools.report import tables
 
         gap = " " if when == "Initial" else "   "
         print(f"{when} coefficients:{gap}overall {formatting.fixed(value, 8)}")

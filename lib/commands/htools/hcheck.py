@@ -4,14 +4,14 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from ganeti.client.htools import loading
-from ganeti.client.htools.options import ParsedOptions
-from ganeti.htools.balance import greedy
-from ganeti.htools.model import formatting
-from ganeti.htools.report import health
-from ganeti.htools.report.health import ClusterHealth, GroupHealth
-from ganeti.htools.score import components
-from ganeti.htools.state import node_state
+from ganeti.commands.htools import loading
+from ganeti.commands.htools.options import ParsedOptions
+from ganeti.decisions.htools.balance import greedy
+from ganeti.decisions.htools.model import formatting
+from ganeti.decisions.htools.report import health
+from ganeti.decisions.htools.report.health import ClusterHealth, GroupHealth
+from ganeti.decisions.htools.score import components
+from ganeti.decisions.htools.state import node_state
 
 NAME: Final = "hcheck"
 _KEYS: Final = (

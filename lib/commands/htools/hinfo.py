@@ -3,13 +3,14 @@
 import sys
 from typing import Final
 
-from ganeti.client.htools import loading, table_output
-from ganeti.client.htools.options import ParsedOptions
-from ganeti.htools.model import formatting
-from ganeti.htools.model.cluster import Cluster
-from ganeti.htools.report import tables
-from ganeti.htools.score import components
-from ganeti.htools.state import node_state
+from ganeti.commands.htools import loading
+from ganeti.commands.htools.options import ParsedOptions
+from ganeti.commands.htools.output import table_output
+from ganeti.decisions.htools.model import formatting
+from ganeti.decisions.htools.model.cluster import Cluster
+from ganeti.decisions.htools.report import tables
+from ganeti.decisions.htools.score import components
+from ganeti.decisions.htools.state import node_state
 
 NAME: Final = "hinfo"
 _KEYS: Final = "p pi t m L I v q O nodyn mond mondd skm"

@@ -3,12 +3,12 @@
 import sys
 from typing import Final
 
-from ganeti.client.htools import loading
-from ganeti.client.htools.loading import ProgramError
-from ganeti.client.htools.options import ParsedOptions
-from ganeti.htools.maintenance import graph_colouring, rolling_reboot
-from ganeti.htools.model.cluster import Cluster
-from ganeti.htools.state import node_state
+from ganeti.commands.htools import loading
+from ganeti.commands.htools.loading import ProgramError
+from ganeti.commands.htools.options import ParsedOptions
+from ganeti.decisions.htools.maintenance import graph_colouring, rolling_reboot
+from ganeti.decisions.htools.model.cluster import Cluster
+from ganeti.decisions.htools.state import node_state
 
 NAME: Final = "hroller"
 _OPTIONS: Final = "L m t I O offm v q nh nt S G pm fe snr inr f oso skm"

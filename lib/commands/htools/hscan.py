@@ -4,15 +4,16 @@ import os
 import sys
 from typing import Final
 
-from ganeti import errors
-from ganeti.client.htools import file_output, loading, sources, table_output
-from ganeti.client.htools.options import ParsedOptions
-from ganeti.htools.model import formatting
-from ganeti.htools.model.cluster import Cluster, DataError
-from ganeti.htools.model.loaders import query, text
-from ganeti.htools.report import tables
-from ganeti.htools.score import components
-from ganeti.htools.state import node_state
+from ganeti.base import errors
+from ganeti.commands.htools import loading, sources
+from ganeti.commands.htools.options import ParsedOptions
+from ganeti.commands.htools.output import file_output, table_output
+from ganeti.decisions.htools.model import formatting
+from ganeti.decisions.htools.model.cluster import Cluster, DataError
+from ganeti.decisions.htools.model.loaders import query, text
+from ganeti.decisions.htools.report import tables
+from ganeti.decisions.htools.score import components
+from ganeti.decisions.htools.state import node_state
 
 NAME: Final = "hscan"
 _KEYS: Final = "p d L v nh skm"
@@ -57,7 +58,7 @@ def _run(parsed: ParsedOptions) -> int:
 
 
 def _shown(master: str) -> str:
-    from ganeti.client.htools import rest
+    from ganeti.commands.htools import rest
 
     return rest.shown(master)
 
@@ -67,7 +68,7 @@ def _read(master: str, parsed: ParsedOptions, *, is_local: bool) -> Cluster:
     if is_local:
         answers = sources.read_luxi(parsed["L"] or "")
     else:
-        from ganeti.client.htools import rest
+        from ganeti.commands.htools import rest
 
         answers = rest.read(master)
     return query.read_cluster(answers, static_memory=0)

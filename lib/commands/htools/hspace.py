@@ -3,14 +3,15 @@
 import sys
 from typing import Final
 
-from ganeti.client.htools import loading, space_report, table_output
-from ganeti.client.htools.loading import ProgramError
-from ganeti.client.htools.options import ParsedOptions
-from ganeti.htools.capacity import search as capacity_search
-from ganeti.htools.capacity import totals
-from ganeti.htools.capacity.tiers import InstanceSize
-from ganeti.htools.model.cluster import Cluster
-from ganeti.htools.state import node_state
+from ganeti.commands.htools import loading
+from ganeti.commands.htools.loading import ProgramError
+from ganeti.commands.htools.options import ParsedOptions
+from ganeti.commands.htools.output import space_report, table_output
+from ganeti.decisions.htools.capacity import search as capacity_search
+from ganeti.decisions.htools.capacity import totals
+from ganeti.decisions.htools.capacity.tiers import InstanceSize
+from ganeti.decisions.htools.model.cluster import Cluster
+from ganeti.decisions.htools.state import node_state
 
 NAME: Final = "hspace"
 _OPTIONS: Final = (
@@ -38,7 +39,7 @@ def _run(parsed: ParsedOptions) -> int:
     table_output.nodes_asked(now, parsed, "Initial cluster status")
     if parsed.verbosity > 2:
         first = space_report.eight(totals.totals(now).score)
-        from ganeti.htools.report import tables
+        from ganeti.decisions.htools.report import tables
 
         table = "\n".join(tables.metrics(now))
         sys.stderr.write(f"Initial coefficients: overall {first}\n{table}\n")

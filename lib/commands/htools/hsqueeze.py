@@ -3,13 +3,14 @@
 import sys
 from typing import Final
 
-from ganeti.client.htools import file_output, loading, node_power
-from ganeti.client.htools.loading import ProgramError
-from ganeti.client.htools.options import ParsedOptions
-from ganeti.htools.balance import job_sets
-from ganeti.htools.maintenance import squeeze
-from ganeti.htools.maintenance.squeeze import PowerAction
-from ganeti.htools.model.cluster import Cluster
+from ganeti.commands.htools import loading, node_power
+from ganeti.commands.htools.loading import ProgramError
+from ganeti.commands.htools.options import ParsedOptions
+from ganeti.commands.htools.output import file_output
+from ganeti.decisions.htools.balance import job_sets
+from ganeti.decisions.htools.maintenance import squeeze
+from ganeti.decisions.htools.maintenance.squeeze import PowerAction
+from ganeti.decisions.htools.model.cluster import Cluster
 
 NAME: Final = "hsqueeze"
 _OPTIONS: Final = "L t X minr tgtr S C v nh skm"

@@ -11,21 +11,16 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from ganeti import errors
-from ganeti.client.htools import (
-    file_output,
-    option_table,
-    options,
-    sources,
-    utilisation,
-)
-from ganeti.client.htools.options import ParsedOptions
-from ganeti.htools.model.cluster import Cluster, DataError, Instance, lookup
-from ganeti.htools.state.node_state import CapacityLimits
+from ganeti.base import errors
+from ganeti.commands.htools import option_table, options, sources
+from ganeti.commands.htools.options import ParsedOptions
+from ganeti.commands.htools.output import file_output, utilisation
+from ganeti.decisions.htools.model.cluster import Cluster, DataError, Instance, lookup
+from ganeti.decisions.htools.state.node_state import CapacityLimits
 
 if TYPE_CHECKING:
-    from ganeti.htools.balance import greedy
-    from ganeti.htools.rules.move_constraints import MoveOptions
+    from ganeti.decisions.htools.balance import greedy
+    from ganeti.decisions.htools.rules.move_constraints import MoveOptions
 
 #: Memory (MiB) that may be missing on a node without a warning.
 _MISSING_MEMORY = 512
@@ -170,7 +165,7 @@ def limits(parsed: ParsedOptions) -> CapacityLimits:
 
 def goal(parsed: ParsedOptions) -> "greedy.BalanceGoal":
     """Return the options that end a plan."""
-    from ganeti.htools.balance import greedy
+    from ganeti.decisions.htools.balance import greedy
 
     return greedy.BalanceGoal(
         min_score=parsed["e"],
@@ -184,7 +179,7 @@ def goal(parsed: ParsedOptions) -> "greedy.BalanceGoal":
 
 def moves(parsed: ParsedOptions) -> "MoveOptions":
     """Return the options that limit the moves of a plan."""
-    from ganeti.htools.rules.move_constraints import MoveOptions
+    from ganeti.decisions.htools.rules.move_constraints import MoveOptions
 
     return MoveOptions(
         disk_moves=not parsed["ndm"],
@@ -223,7 +218,7 @@ def save(parsed: ParsedOptions, cluster: Cluster, suffix: str, what: str) -> Non
     """Save a state if option -S is given."""
     if parsed["S"] is None:
         return
-    from ganeti.htools.model.loaders import text
+    from ganeti.decisions.htools.model.loaders import text
 
     path = f"{parsed['S']}.{suffix}"
     file_output.text(path, text.dump(cluster))

@@ -4,14 +4,14 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ganeti.client.htools import execute, sources
-from ganeti.client.htools.loading import ProgramError
-from ganeti.client.htools.options import ParsedOptions
-from ganeti.htools.balance import job_sets
-from ganeti.htools.maintenance import squeeze
-from ganeti.htools.maintenance.squeeze import PowerAction
-from ganeti.htools.model.cluster import Cluster
-from ganeti.htools.model.loaders import query
+from ganeti.commands.htools import execute, sources
+from ganeti.commands.htools.loading import ProgramError
+from ganeti.commands.htools.options import ParsedOptions
+from ganeti.decisions.htools.balance import job_sets
+from ganeti.decisions.htools.maintenance import squeeze
+from ganeti.decisions.htools.maintenance.squeeze import PowerAction
+from ganeti.decisions.htools.model.cluster import Cluster
+from ganeti.decisions.htools.model.loaders import query
 
 #: Most seconds that a node may take from power on to its first answer.
 _BOOT_S: Final = 900

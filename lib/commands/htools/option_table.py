@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Final
 
-from ganeti.client.htools import option_values
-from ganeti.client.htools.options import Option
-from ganeti.htools.model.cluster import STATIC_KVM_MIB
-from ganeti.htools.model.policy import TEMPLATES
+from ganeti.commands.htools import option_values
+from ganeti.commands.htools.options import Option
+from ganeti.decisions.htools.model.cluster import STATIC_KVM_MIB
+from ganeti.decisions.htools.model.policy import TEMPLATES
 
 _YES_NO: Final = "choices=yes,no"
 

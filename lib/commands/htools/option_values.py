@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from ganeti.client.htools.options import OptionValueError
-from ganeti.htools.model.policy import TEMPLATES
+from ganeti.commands.htools.options import OptionValueError
+from ganeti.decisions.htools.model.policy import TEMPLATES
 
 Parse = Callable[[str], Any]
 # Patterns are compiled at their use: few runs have such options.
@@ -104,7 +104,7 @@ def size(what: str) -> Parse:
 
     def amount(field: str, text: str) -> int:
         # Imported here because few runs have sizes.
-        from ganeti.htools.model.loaders import simulate
+        from ganeti.decisions.htools.model.loaders import simulate
 
         try:
             return simulate.size_mib(text)

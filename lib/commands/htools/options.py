@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti.constants import versions
+from ganeti.base.constants import versions
 
 
 class UsageError(Exception):
@@ -180,7 +180,7 @@ class _OptionReader:
             return self._known[name]
         matches = {full: o for full, o in self._known.items() if full.startswith(name)}
         if not matches:
-            from ganeti.utils import messages
+            from ganeti.base.text import messages
 
             question = messages.similar_options(name, self._known)
             raise UsageError(f"unrecognized option `{name}'{question}")

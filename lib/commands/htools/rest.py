@@ -7,11 +7,11 @@ from urllib.parse import quote
 
 import pycurl
 
-from ganeti.constants import versions
-from ganeti.htools.model import json_reader
-from ganeti.htools.model.cluster import DataError
-from ganeti.htools.model.loaders import query
-from ganeti.utils import urls
+from ganeti.base.constants import versions
+from ganeti.base.net import urls
+from ganeti.decisions.htools.model import json_reader
+from ganeti.decisions.htools.model.cluster import DataError
+from ganeti.decisions.htools.model.loaders import query
 
 PORT: Final = 5080
 #: Timeouts in seconds of the connection, and of a whole answer.

@@ -7,13 +7,13 @@ it. The reader of a source is imported when it is needed.
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-from ganeti import errors
-from ganeti.client.htools.options import ParsedOptions
-from ganeti.htools.model.cluster import STATIC_KVM_MIB, Cluster, DataError
+from ganeti.base import errors
+from ganeti.commands.htools.options import ParsedOptions
+from ganeti.decisions.htools.model.cluster import STATIC_KVM_MIB, Cluster, DataError
 
 if TYPE_CHECKING:
-    from ganeti import luxi
-    from ganeti.htools.model.loaders import query
+    from ganeti.decisions.htools.model.loaders import query
+    from ganeti.protocols import luxi
 
 #: Seconds to wait for a master daemon to listen, and for each of its answers.
 LUXI_CONNECT_S: Final = 10.0
@@ -34,24 +34,24 @@ def read(parsed: ParsedOptions) -> Cluster:
     static = STATIC_KVM_MIB if static_memory is None else static_memory
     offline = parsed.get("O") or ()
     if parsed.get("m") is not None:
-        from ganeti.client.htools import rest
-        from ganeti.htools.model.loaders import query
+        from ganeti.commands.htools import rest
+        from ganeti.decisions.htools.model.loaders import query
 
         answers = rest.read(parsed["m"])
         return query.read_cluster(answers, static_memory=static, offline=offline)
     if parsed.get("L") is not None:
-        from ganeti.htools.model.loaders import query
+        from ganeti.decisions.htools.model.loaders import query
 
         answers = read_luxi(parsed["L"])
         return query.read_cluster(answers, static_memory=static, offline=offline)
     if parsed.get("sim"):
-        from ganeti.htools.model.loaders import simulate
+        from ganeti.decisions.htools.model.loaders import simulate
 
         return simulate.load(parsed["sim"])
     if parsed.get("t") is not None:
         return read_text(parsed["t"])
     if parsed.get("I") is not None:
-        from ganeti.htools.hail import request
+        from ganeti.decisions.htools.hail import request
 
         path = parsed["I"]
         data = read_json(path)
@@ -81,7 +81,7 @@ def read_bytes(path: str) -> bytes:
 
 def read_text(path: str) -> Cluster:
     """Read a cluster from a text file."""
-    from ganeti.htools.model.loaders import text
+    from ganeti.decisions.htools.model.loaders import text
 
     return text.load(decoded(read_bytes(path), path), path)
 
@@ -107,7 +107,7 @@ def read_json(path: str) -> Any:
     Raises:
         DataError, OSError: the file is not JSON, or cannot be read.
     """
-    from ganeti.htools.model import json_reader
+    from ganeti.decisions.htools.model import json_reader
 
     return json_reader.decode(read_bytes(path), path)
 
@@ -119,8 +119,9 @@ def connect(path: str, *, retries: int = 0) -> "luxi.Client":
         path: the daemon's socket; empty for the default.
         retries: how often a call is repeated after a broken connection.
     """
-    from ganeti import luxi, pathutils
-    from ganeti.constants import misc
+    from ganeti.base import pathutils
+    from ganeti.base.constants import misc
+    from ganeti.protocols import luxi
 
     return luxi.Client.of_node(
         pathutils.from_environ(os.environ),
@@ -138,7 +139,7 @@ def read_luxi(path: str) -> "query.QueryAnswers":
         GenericError: the daemon cannot be reached, or stopped answering.
         DataError: the answer has a wrong form.
     """
-    from ganeti.htools.model.loaders import query
+    from ganeti.decisions.htools.model.loaders import query
 
     with connect(path) as client:
         source = f"LUXI {client.path}"

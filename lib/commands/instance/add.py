@@ -2,10 +2,12 @@
 
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.cli import cloud_init, explain, jobs, submission
-from ganeti.cli.context import CommandContext
-from ganeti.client.instance import devices
+from ganeti.base import errors
+from ganeti.commands.cli import cloud_init
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import explain
+from ganeti.commands.cli.waiting import jobs, submission
+from ganeti.commands.instance import devices
 
 #: Shown in place of the name that a reservation lacks.
 _NAMELESS: Final = "(no name)"
@@ -103,8 +105,8 @@ def parameters(opts: Any) -> dict[str, Any]:
     """Return the parameters of the options that each new instance has.
 
     Args:
-        opts: values of `ganeti.cli.options.NEW_INSTANCE`, without disks and NICs, of
-            ``IGNORE_IPOLICY`` and ``HELPER_TIMES``.
+        opts: values of `ganeti.commands.cli.options.NEW_INSTANCE`, without disks and
+            NICs, of ``IGNORE_IPOLICY`` and ``HELPER_TIMES``.
 
     Raises:
         OpPrereqError: the hypervisor has a form that removes something.

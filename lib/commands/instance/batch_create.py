@@ -3,9 +3,10 @@
 import json
 from typing import Any, Final
 
-from ganeti.cli import executor, explain, jobs, submission
-from ganeti.cli.context import CommandContext
-from ganeti.client.instance.devices import refusal
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import explain
+from ganeti.commands.cli.waiting import executor, jobs, submission
+from ganeti.commands.instance.devices import refusal
 
 _OP_ID: Final = "OP_INSTANCE_CREATE"
 
@@ -24,7 +25,7 @@ def _read(path: str) -> list[Any]:
 
 
 def _operation(entry: Any, index: int) -> jobs.Op:
-    from ganeti import opcodes
+    from ganeti.model import opcodes
 
     if not isinstance(entry, dict):
         raise refusal(f"entry {index}: wanted an object, found {entry!r}")

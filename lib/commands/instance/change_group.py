@@ -1,7 +1,8 @@
 """``change-group``: move an instance to another node group."""
 
-from ganeti.cli import executor, explain, jobs
-from ganeti.cli.context import CommandContext
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import explain
+from ganeti.commands.cli.waiting import executor, jobs
 
 
 def run(ctx: CommandContext) -> int:

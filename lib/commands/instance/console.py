@@ -5,11 +5,12 @@ import shlex
 import shutil
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.cli import listing, local
-from ganeti.cli.context import CommandContext
-from ganeti.constants import exitcodes
-from ganeti.ssh import known_hosts
+from ganeti.base import errors
+from ganeti.base.constants import exitcodes
+from ganeti.commands.cli import local
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import listing
+from ganeti.protocols.ssh import known_hosts
 
 _FIELDS: Final = ["console", "oper_state", "pnode"]
 _VNC_BASE_PORT: Final = 5900

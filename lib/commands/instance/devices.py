@@ -3,10 +3,11 @@
 from collections.abc import Collection
 from typing import Any
 
-from ganeti import errors
-from ganeti.cli import values
-from ganeti.constants import ecodes
-from ganeti.constants.disks import MAX_DISKS, MAX_NICS
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.disks import MAX_DISKS, MAX_NICS
+from ganeti.base.text import units
+from ganeti.commands.cli import values
 
 Given = list[tuple[str, Any]]
 
@@ -36,7 +37,7 @@ def expiry(text: str | None) -> int | None:
     """
     if text is None:
         return None
-    return 0 if text == "never" else values.parse_duration(text)
+    return 0 if text == "never" else units.parse_duration(text)
 
 
 def parse_size(text: Any, what: str) -> int:

@@ -1,9 +1,10 @@
 """``failover``: stop instances, and start them on another node."""
 
-from ganeti.cli import jobs, prompts
-from ganeti.cli.context import CommandContext
-from ganeti.client.instance import devices, selection
-from ganeti.constants import exitcodes
+from ganeti.base.constants import exitcodes
+from ganeti.commands.cli import prompts
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import jobs
+from ganeti.commands.instance import devices, selection
 
 
 def run(ctx: CommandContext) -> int:

@@ -3,14 +3,15 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.cli import info_tree, jobs, listing, roman
-from ganeti.cli.context import CommandContext
-from ganeti.cli.text import timestamp
-from ganeti.client.instance import info_json
-from ganeti.client.instance.disk_info import disk_tree, problem_lines
-from ganeti.constants import ecodes, exitcodes
-from ganeti.utils import nicesort
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, exitcodes
+from ganeti.base.text import nicesort
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import info_tree, listing, roman
+from ganeti.commands.cli.output.text import timestamp
+from ganeti.commands.cli.waiting import jobs
+from ganeti.commands.instance import info_json
+from ganeti.commands.instance.disks.disk_info import disk_tree, problem_lines
 
 _VNC_BASE_PORT: Final = 5900
 _ANY_ADDRESS: Final = "0.0.0.0"

@@ -1,10 +1,11 @@
 """``migrate``: move running instances to another node."""
 
-from ganeti.cli import jobs, prompts
-from ganeti.cli.context import CommandContext
-from ganeti.cli.param_options import migration_mode
-from ganeti.client.instance import devices, selection
-from ganeti.constants import exitcodes
+from ganeti.base.constants import exitcodes
+from ganeti.commands.cli import prompts
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.param_options import migration_mode
+from ganeti.commands.cli.waiting import jobs
+from ganeti.commands.instance import devices, selection
 
 
 def run(ctx: CommandContext) -> int:

@@ -2,10 +2,12 @@
 
 from typing import Any, Final
 
-from ganeti.cli import cloud_init, jobs, listing, param_options, prompts, submission
-from ganeti.cli.context import CommandContext
-from ganeti.client.instance import devices
-from ganeti.constants import exitcodes
+from ganeti.base.constants import exitcodes
+from ganeti.commands.cli import cloud_init, param_options, prompts
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import listing
+from ganeti.commands.cli.waiting import jobs, submission
+from ganeti.commands.instance import devices
 
 _ACTIONS: Final = ("add", "attach", "remove", "detach")
 #: Actions given in place of the index: they mean the end, index -1.

@@ -1,8 +1,8 @@
 """``startup``, ``shutdown`` and ``reboot``: one job per selected instance."""
 
-from ganeti.cli import jobs
-from ganeti.cli.context import CommandContext
-from ganeti.client.instance import selection
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import jobs
+from ganeti.commands.instance import selection
 
 
 def startup(ctx: CommandContext) -> int:

@@ -1,13 +1,14 @@
 """``reinstall``: run the create scripts of the operating system again."""
 
-from ganeti.cli import jobs, prompts
-from ganeti.cli.app import CliError
-from ganeti.cli.context import CommandContext
-from ganeti.cli.executor import JobExecutor
-from ganeti.client.instance import selection
-from ganeti.client.instance.devices import refusal
-from ganeti.client.os.names import usable_names
-from ganeti.constants import exitcodes
+from ganeti.base.constants import exitcodes
+from ganeti.commands.cli import prompts
+from ganeti.commands.cli.app import CliError
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import jobs
+from ganeti.commands.cli.waiting.executor import JobExecutor
+from ganeti.commands.instance import selection
+from ganeti.commands.instance.devices import refusal
+from ganeti.commands.os.names import usable_names
 
 
 def run(ctx: CommandContext) -> int:

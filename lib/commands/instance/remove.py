@@ -1,9 +1,10 @@
 """``remove``: delete instances and their disks."""
 
-from ganeti.cli import jobs, prompts, submission
-from ganeti.cli.context import CommandContext
-from ganeti.client.instance import selection
-from ganeti.constants import exitcodes
+from ganeti.base.constants import exitcodes
+from ganeti.commands.cli import prompts
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import jobs, submission
+from ganeti.commands.instance import selection
 
 
 def run(ctx: CommandContext) -> int:

@@ -3,11 +3,13 @@
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.cli import executor, listing, prompts
-from ganeti.cli.context import CommandContext
-from ganeti.cli.executor import JobExecutor, JobOutcome
-from ganeti.constants import ecodes, exitcodes
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, exitcodes
+from ganeti.commands.cli import prompts
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import listing
+from ganeti.commands.cli.waiting import executor
+from ganeti.commands.cli.waiting.executor import JobExecutor, JobOutcome
 
 _BY_NAME: Final = "instances"
 _EVERYTHING: Final = "cluster"
@@ -80,7 +82,7 @@ def for_arguments(ctx: CommandContext, operation: dict[str, Any]) -> int:
         OpPrereqError: one of several instances does not exist; then nothing is done.
     """
     if ctx.opts.explain:
-        from ganeti.cli import explain
+        from ganeti.commands.cli.output import explain
 
         names = ctx.args if len(ctx.args) == 1 else known(ctx, ctx.args)
         return max(

@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from ganeti.cli.context import CommandContext
-from ganeti.cli.values import parse_duration
-from ganeti.client.job.ids import parse_id
-from ganeti.constants import exitcodes
+from ganeti.base.constants import exitcodes
+from ganeti.base.text.units import parse_duration
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.job.ids import parse_id
 
 #: Time limit for the master in seconds: half of a client's time limit.
 _TIMEOUT_S: Final = 89

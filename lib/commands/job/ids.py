@@ -1,8 +1,8 @@
 """Job ids as arguments."""
 
-from ganeti import errors
-from ganeti.constants import ecodes
-from ganeti.utils import units
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.text import units
 
 
 def parse_id(text: str) -> int:

@@ -2,11 +2,11 @@
 
 from typing import Any, Final
 
-from ganeti.cli import holders, info_tree, listing
-from ganeti.cli.context import CommandContext
-from ganeti.cli.text import timestamp
-from ganeti.client.job.ids import parse_id
-from ganeti.constants import jobqueue
+from ganeti.base.constants import jobqueue
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import holders, info_tree, listing
+from ganeti.commands.cli.output.text import timestamp
+from ganeti.commands.job.ids import parse_id
 
 FIELDS: Final = [
     "id",

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from ganeti.cli import listing
-from ganeti.cli.context import CommandContext
-from ganeti.cli.text import timestamp
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import listing
+from ganeti.commands.cli.output.text import timestamp
 
 
 def _timestamps(value: list[Any]) -> str:

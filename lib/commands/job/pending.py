@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
-from ganeti import errors
-from ganeti.cli import listing, prompts
-from ganeti.cli.context import CommandContext
-from ganeti.cli.model import PRIORITIES
-from ganeti.client.job.ids import parse_id
-from ganeti.client.job.listing import LISTING, status_filter
-from ganeti.constants import ecodes, exitcodes
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, exitcodes
+from ganeti.commands.cli import prompts
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.model import PRIORITIES
+from ganeti.commands.cli.output import listing
+from ganeti.commands.job.ids import parse_id
+from ganeti.commands.job.listing import LISTING, status_filter
 
 Action = Callable[[int], tuple[bool, str]]
 

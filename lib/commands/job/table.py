@@ -2,22 +2,22 @@
 
 from typing import Final
 
-from ganeti.cli import options as o
-from ganeti.cli.model import Argument, Command, Option, Program
+from ganeti.commands.cli import options as o
+from ganeti.commands.cli.model import Argument, Command, Option, Program
 
 COMMANDS: Final = (
     Command(
         "archive",
         "archive finished jobs",
         arguments=(Argument("jobid", minimum=1, maximum=None),),
-        run="client.job.archive:archive",
+        run="commands.job.archive:archive",
         exits=((0, "ok"), (1, "a job was not archived")),
     ),
     Command(
         "autoarchive",
         "archive jobs older than an age",
         arguments=(Argument("suggest", name="age", choices=("1d", "1w", "4w", "all")),),
-        run="client.job.archive:autoarchive",
+        run="commands.job.archive:autoarchive",
         exits=((1, "malformed age"),),
     ),
     Command(
@@ -36,7 +36,7 @@ COMMANDS: Final = (
             o.WAITING,
             o.YES_DO_IT,
         ),
-        run="client.job.pending:cancel",
+        run="commands.job.pending:cancel",
         exits=(
             (0, "ok"),
             (1, "a job failed, or not exactly one of ids and status option given"),
@@ -48,7 +48,7 @@ COMMANDS: Final = (
         "change priority of queued jobs",
         arguments=(Argument("jobid", minimum=0, maximum=None),),
         options=(o.PRIORITY, o.FORCE, o.PENDING, o.QUEUED, o.WAITING),
-        run="client.job.pending:change_priority",
+        run="commands.job.pending:change_priority",
         exits=((0, "ok"), (1, "--priority missing, or failure"), (13, "declined")),
     ),
     Command(
@@ -56,7 +56,7 @@ COMMANDS: Final = (
         "show job details",
         arguments=(Argument("jobid", minimum=1, maximum=None),),
         options=(o.JSON,),
-        run="client.job.info:run",
+        run="commands.job.info:run",
         aliases=("show",),
         exits=((0, "ok, even if an id is unknown"),),
     ),
@@ -97,7 +97,7 @@ COMMANDS: Final = (
             *o.QUERY,
             o.JSON,
         ),
-        run="client.job.listing:list_objects",
+        run="commands.job.listing:list_objects",
         fields=("id", "status", "summary"),
         exits=((14, "unknown field"),),
     ),
@@ -106,21 +106,21 @@ COMMANDS: Final = (
         "list available job fields",
         arguments=(Argument("unknown", name="field", minimum=0, maximum=None),),
         options=(*o.TABLE, o.JSON),
-        run="client.job.listing:list_fields",
+        run="commands.job.listing:list_fields",
         exits=((14, "unknown field"),),
     ),
     Command(
         "wait",
         "wait for a job without output",
         arguments=(Argument("jobid"),),
-        run="client.job.watch:wait",
+        run="commands.job.watch:wait",
         exits=((0, "success"), (1, "the job failed, was canceled or is lost")),
     ),
     Command(
         "watch",
         "follow a job and print its messages",
         arguments=(Argument("jobid"),),
-        run="client.job.watch:watch",
+        run="commands.job.watch:watch",
         exits=((0, "success"), (1, "the job failed, was canceled or is lost")),
     ),
 )

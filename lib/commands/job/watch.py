@@ -1,10 +1,11 @@
 """``watch`` and ``wait``: follow one job to its end."""
 
-from ganeti import errors
-from ganeti.cli import error_text, hints, jobs
-from ganeti.cli.context import CommandContext
-from ganeti.client.job.ids import parse_id
-from ganeti.constants import exitcodes
+from ganeti.base import errors
+from ganeti.base.constants import exitcodes
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import error_text, hints
+from ganeti.commands.cli.waiting import jobs
+from ganeti.commands.job.ids import parse_id
 
 
 def _follow(ctx: CommandContext, job_id: int, on_log: jobs.OnLog | None) -> int:

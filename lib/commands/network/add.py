@@ -1,10 +1,10 @@
 """``add``: create a network."""
 
-from ganeti import errors
-from ganeti.cli import jobs, submission
-from ganeti.cli.context import CommandContext
-from ganeti.client.network import values
-from ganeti.constants import ecodes
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import jobs, submission
+from ganeti.commands.network import values
 
 
 def run(ctx: CommandContext) -> int:

@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from ganeti.cli import jobs, listing, param_options, submission
-from ganeti.cli.context import CommandContext
-from ganeti.constants import exitcodes
+from ganeti.base.constants import exitcodes
+from ganeti.commands.cli import param_options
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import listing
+from ganeti.commands.cli.waiting import jobs, submission
 
 _KEYS = ("mode", "link", "vlan")
 

@@ -4,8 +4,8 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from ganeti.cli import listing
-from ganeti.cli.context import CommandContext
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import listing
 
 FIELDS: Final = [
     *("name", "uuid", "serial_no", "network", "gateway", "network6", "gateway6"),

@@ -1,7 +1,7 @@
 """``list`` and ``list-fields``."""
 
-from ganeti.cli import listing
-from ganeti.cli.context import CommandContext
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import listing
 
 
 def _connections(value: list[list[str]]) -> str:

@@ -1,9 +1,9 @@
 """``modify``: change a network."""
 
-from ganeti.cli import jobs, submission
-from ganeti.cli.context import CommandContext
-from ganeti.client.network import values
-from ganeti.constants import exitcodes
+from ganeti.base.constants import exitcodes
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import jobs, submission
+from ganeti.commands.network import values
 
 
 def run(ctx: CommandContext) -> int:

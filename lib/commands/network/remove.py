@@ -1,7 +1,7 @@
 """``remove``: delete a network."""
 
-from ganeti.cli import jobs, submission
-from ganeti.cli.context import CommandContext
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import jobs, submission
 
 
 def run(ctx: CommandContext) -> int:

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from ganeti.cli import options as o
-from ganeti.cli.model import Argument, Command, Option, Program
+from ganeti.commands.cli import options as o
+from ganeti.commands.cli.model import Argument, Command, Option, Program
 
 _ADD_RESERVED: Final = Option(
     ("--add-reserved-ips",),
@@ -66,7 +66,7 @@ COMMANDS: Final = (
             o.TAGS,
             *o.JOB,
         ),
-        run="client.network.add:run",
+        run="commands.network.add:run",
         opcodes=("OP_NETWORK_ADD",),
         exits=((1, "--network is missing, or failure"),),
     ),
@@ -75,7 +75,7 @@ COMMANDS: Final = (
         "add tags",
         arguments=(Argument("network"), _TAGS),
         options=(o.FROM, *o.JOB),
-        run="cli.tags:add_tags",
+        run="commands.cli.tags:add_tags",
         opcodes=("OP_TAGS_SET",),
         exits=((1, "no tags given or failure"),),
     ),
@@ -84,7 +84,7 @@ COMMANDS: Final = (
         "connect a network to groups",
         arguments=(Argument("network"), Argument("group", minimum=0, maximum=None)),
         options=(_NO_CONFLICTS_CHECK, o.NIC_PARAMETERS, o.PRIORITY, *o.PLANNED),
-        run="client.network.connections:connect",
+        run="commands.network.connections:connect",
         opcodes=("OP_NETWORK_CONNECT",),
     ),
     Command(
@@ -92,7 +92,7 @@ COMMANDS: Final = (
         "disconnect a network from groups",
         arguments=(Argument("network"), Argument("group", minimum=0, maximum=None)),
         options=(o.PRIORITY, *o.PLANNED),
-        run="client.network.connections:disconnect",
+        run="commands.network.connections:disconnect",
         opcodes=("OP_NETWORK_DISCONNECT",),
     ),
     Command(
@@ -100,14 +100,14 @@ COMMANDS: Final = (
         "show network details",
         arguments=(Argument("network", minimum=0, maximum=None),),
         options=(o.JSON,),
-        run="client.network.info:run",
+        run="commands.network.info:run",
     ),
     Command(
         "list",
         "list networks",
         arguments=(Argument("network", minimum=0, maximum=None),),
         options=(*o.TABLE, *o.QUERY, o.JSON),
-        run="client.network.listing:list_objects",
+        run="commands.network.listing:list_objects",
         fields=("name", "network", "gateway", "mac_prefix", "group_list", "tags"),
         exits=((14, "unknown field"),),
     ),
@@ -116,7 +116,7 @@ COMMANDS: Final = (
         "list available network fields",
         arguments=(Argument("unknown", name="field", minimum=0, maximum=None),),
         options=(*o.TABLE, o.JSON),
-        run="client.network.listing:list_fields",
+        run="commands.network.listing:list_fields",
         exits=((14, "unknown field"),),
     ),
     Command(
@@ -124,7 +124,7 @@ COMMANDS: Final = (
         "list tags, one per line, sorted",
         arguments=(Argument("network"),),
         options=(o.JSON,),
-        run="cli.tags:list_tags",
+        run="commands.cli.tags:list_tags",
     ),
     Command(
         "modify",
@@ -140,7 +140,7 @@ COMMANDS: Final = (
             _GATEWAY6,
             *o.JOB,
         ),
-        run="client.network.modify:run",
+        run="commands.network.modify:run",
         opcodes=("OP_NETWORK_SET_PARAMS",),
         exits=((1, "nothing to change, or failure"),),
     ),
@@ -149,7 +149,7 @@ COMMANDS: Final = (
         "remove a network",
         arguments=(Argument("network"),),
         options=(o.FORCE, o.DRY_RUN, *o.JOB),
-        run="client.network.remove:run",
+        run="commands.network.remove:run",
         opcodes=("OP_NETWORK_REMOVE",),
     ),
     Command(
@@ -157,7 +157,7 @@ COMMANDS: Final = (
         "remove tags",
         arguments=(Argument("network"), _TAGS),
         options=(o.FROM, *o.JOB),
-        run="cli.tags:remove_tags",
+        run="commands.cli.tags:remove_tags",
         opcodes=("OP_TAGS_DEL",),
         exits=((1, "no tags given, unknown tag or failure"),),
     ),
@@ -166,7 +166,7 @@ COMMANDS: Final = (
         "rename a network",
         arguments=(Argument("network", minimum=2, maximum=2),),
         options=(o.DRY_RUN, *o.JOB),
-        run="client.network.rename:run",
+        run="commands.network.rename:run",
         opcodes=("OP_NETWORK_RENAME",),
     ),
 )

@@ -3,7 +3,7 @@
 
 def main() -> int:
     """Run the program with the arguments of this process; return the exit code."""
-    from ganeti.cli import app
-    from ganeti.client.node.table import PROGRAM
+    from ganeti.commands.cli import app
+    from ganeti.commands.node.table import PROGRAM
 
     return app.main(PROGRAM)

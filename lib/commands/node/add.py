@@ -3,10 +3,11 @@
 import functools
 from typing import Final
 
-from ganeti import errors
-from ganeti.cli import jobs, param_options, plans, prompts
-from ganeti.cli.context import CommandContext
-from ganeti.constants import exitcodes
+from ganeti.base import errors
+from ganeti.base.constants import exitcodes
+from ganeti.commands.cli import param_options, prompts
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import jobs, plans
 
 #: Ends of a job that has not added the node; after others it may have, or still will.
 _REFUSALS: Final = (

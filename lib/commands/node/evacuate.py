@@ -2,10 +2,12 @@
 
 from typing import Final
 
-from ganeti import errors
-from ganeti.cli import executor, explain, jobs, listing, prompts
-from ganeti.cli.context import CommandContext
-from ganeti.constants import ecodes, exitcodes
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, exitcodes
+from ganeti.commands.cli import prompts
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import explain, listing
+from ganeti.commands.cli.waiting import executor, jobs
 
 
 def _mode(ctx: CommandContext) -> str:

@@ -2,11 +2,13 @@
 
 from typing import Final
 
-from ganeti.cli import jobs, listing, prompts
-from ganeti.cli.context import CommandContext
-from ganeti.cli.executor import JobExecutor
-from ganeti.constants import exitcodes
-from ganeti.utils import nicesort
+from ganeti.base.constants import exitcodes
+from ganeti.base.text import nicesort
+from ganeti.commands.cli import prompts
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import listing
+from ganeti.commands.cli.waiting import jobs
+from ganeti.commands.cli.waiting.executor import JobExecutor
 
 _EXIT_DECLINED: Final = 2
 

@@ -2,9 +2,9 @@
 
 from typing import Any, Final
 
-from ganeti.cli import info_tree, listing
-from ganeti.cli.context import CommandContext
-from ganeti.utils import nicesort
+from ganeti.base.text import nicesort
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import info_tree, listing
 
 FIELDS: Final = [
     "name",

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ganeti.cli import listing
-from ganeti.cli.context import CommandContext
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import listing
 
 
 def list_objects(ctx: CommandContext) -> int:

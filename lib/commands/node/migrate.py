@@ -1,11 +1,13 @@
 """``migrate``: migrate all primary instances of a node."""
 
-from ganeti import errors
-from ganeti.cli import executor, jobs, listing, prompts
-from ganeti.cli.context import CommandContext
-from ganeti.cli.param_options import migration_mode
-from ganeti.constants import ecodes, exitcodes
-from ganeti.utils import nicesort
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, exitcodes
+from ganeti.base.text import nicesort
+from ganeti.commands.cli import prompts
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import listing
+from ganeti.commands.cli.param_options import migration_mode
+from ganeti.commands.cli.waiting import executor, jobs
 
 
 def run(ctx: CommandContext) -> int:

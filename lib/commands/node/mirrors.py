@@ -4,15 +4,17 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import errors
-from ganeti.cli import listing, table
-from ganeti.cli.context import CommandContext
-from ganeti.confd import ConfdClient, Result, wire
-from ganeti.constants import confd, daemons, ecodes
-from ganeti.pathutils import Paths
-from ganeti.ssconf import SimpleStore
-from ganeti.utils import files, netutils
-from ganeti.utils.control_chars import escape
+from ganeti.base import errors
+from ganeti.base.constants import daemons, ecodes
+from ganeti.base.constants.protocols import confd
+from ganeti.base.filesystem import files
+from ganeti.base.net import netutils
+from ganeti.base.pathutils import Paths
+from ganeti.base.text.control_chars import escape
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import listing, table
+from ganeti.protocols.confd import ConfdClient, Result, wire
+from ganeti.protocols.ssconf import SimpleStore
 
 _DAEMON: Final = "ganeti-confd"
 #: Seconds; confd of this node answers within milliseconds.

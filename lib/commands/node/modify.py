@@ -1,9 +1,10 @@
 """``modify``: change flags and parameters of a node."""
 
-from ganeti import errors
-from ganeti.cli import jobs, param_options, prompts, submission
-from ganeti.cli.context import CommandContext
-from ganeti.constants import ecodes, exitcodes
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, exitcodes
+from ganeti.commands.cli import param_options, prompts
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import jobs, submission
 
 
 def run(ctx: CommandContext) -> int:

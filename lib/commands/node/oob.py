@@ -2,14 +2,16 @@
 
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.cli import jobs, listing, prompts, submission, table
-from ganeti.cli import options as o
-from ganeti.cli.context import CommandContext
-from ganeti.client.node.listing import warn_of_power
-from ganeti.constants import ecodes, exitcodes
-from ganeti.constants import query as q
-from ganeti.utils import nicesort
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, exitcodes
+from ganeti.base.constants import query as q
+from ganeti.base.text import nicesort
+from ganeti.commands.cli import options as o
+from ganeti.commands.cli import prompts
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import listing, table
+from ganeti.commands.cli.waiting import jobs, submission
+from ganeti.commands.node.listing import warn_of_power
 
 _COMMANDS: Final = {
     "on": "power-on",

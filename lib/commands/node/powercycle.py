@@ -2,8 +2,10 @@
 
 from typing import Final
 
-from ganeti.cli import jobs, listing, prompts, submission
-from ganeti.cli.context import CommandContext
+from ganeti.commands.cli import prompts
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import listing
+from ganeti.commands.cli.waiting import jobs, submission
 
 _EXIT_DECLINED: Final = 2
 

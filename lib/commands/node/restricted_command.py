@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from ganeti import errors
-from ganeti.cli import jobs, submission
-from ganeti.cli.context import CommandContext
-from ganeti.cli.node_selection import online_nodes
-from ganeti.constants import ecodes, exitcodes
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, exitcodes
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.node_selection import online_nodes
+from ganeti.commands.cli.waiting import jobs, submission
 
 _RULER: Final = "-" * 48
 

@@ -2,9 +2,10 @@
 
 from typing import Any, Final
 
-from ganeti.cli import jobs, listing, submission, table
-from ganeti.cli.context import CommandContext
-from ganeti.constants import exitcodes
+from ganeti.base.constants import exitcodes
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import listing, table
+from ganeti.commands.cli.waiting import jobs, submission
 
 _VOLUME_TITLES: Final = {
     "node": "Node",

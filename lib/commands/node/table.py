@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from ganeti.cli import options as o
-from ganeti.cli.model import Argument, Command, Option, Program
+from ganeti.commands.cli import options as o
+from ganeti.commands.cli.model import Argument, Command, Option, Program
 
 COMMANDS: Final = (
     Command(
@@ -52,7 +52,7 @@ COMMANDS: Final = (
             *o.STATE,
             *o.PLANNED,
         ),
-        run="client.node.add:run",
+        run="commands.node.add:run",
         opcodes=("OP_NODE_ADD",),
         exits=(
             (
@@ -69,7 +69,7 @@ COMMANDS: Final = (
             Argument("unknown", name="tag", minimum=0, maximum=None),
         ),
         options=(o.FROM, *o.JOB),
-        run="cli.tags:add_tags",
+        run="commands.cli.tags:add_tags",
         opcodes=("OP_TAGS_SET",),
         exits=((1, "no tags given or failure"),),
     ),
@@ -101,7 +101,7 @@ COMMANDS: Final = (
             o.EXPLAIN,
             *o.JOB,
         ),
-        run="client.node.evacuate:run",
+        run="commands.node.evacuate:run",
         opcodes=("OP_NODE_EVACUATE",),
         exits=((0, "ok or nothing to do"), (1, "a job failed"), (13, "declined")),
     ),
@@ -116,7 +116,7 @@ COMMANDS: Final = (
             o.PRIORITY,
             *o.PLANNED,
         ),
-        run="client.node.failover:run",
+        run="commands.node.failover:run",
         opcodes=("OP_INSTANCE_FAILOVER",),
         exits=((0, "ok or nothing to do"), (1, "a job failed"), (2, "declined")),
     ),
@@ -125,7 +125,7 @@ COMMANDS: Final = (
         "show health reported by the out-of-band helper",
         arguments=(Argument("node", minimum=0, maximum=None),),
         options=(o.PRIORITY, o.OOB_TIMEOUT, *o.TABLE, o.JSON),
-        run="client.node.oob:health",
+        run="commands.node.oob:health",
         opcodes=("OP_OOB_COMMAND",),
         exits=((1, "a node failed"),),
     ),
@@ -134,7 +134,7 @@ COMMANDS: Final = (
         "show node details",
         arguments=(Argument("node", minimum=0, maximum=None),),
         options=(o.JSON,),
-        run="client.node.info:run",
+        run="commands.node.info:run",
         aliases=("show",),
     ),
     Command(
@@ -142,7 +142,7 @@ COMMANDS: Final = (
         "list nodes",
         arguments=(Argument("node", minimum=0, maximum=None),),
         options=(o.UNITS, o.FILTER, *o.TABLE, *o.QUERY, o.JSON),
-        run="client.node.listing:list_objects",
+        run="commands.node.listing:list_objects",
         fields=(
             "name",
             "dtotal",
@@ -160,7 +160,7 @@ COMMANDS: Final = (
         "list DRBD minors used on a node",
         arguments=(Argument("node"),),
         options=(*o.TABLE, o.JSON),
-        run="client.node.mirrors:show",
+        run="commands.node.mirrors:show",
         fields=("node", "minor", "instance", "disk", "role", "peer"),
         exits=((1, "unknown node, or no answer or a malformed one of confd"),),
     ),
@@ -169,7 +169,7 @@ COMMANDS: Final = (
         "list available node fields",
         arguments=(Argument("unknown", name="field", minimum=0, maximum=None),),
         options=(*o.TABLE, o.JSON),
-        run="client.node.listing:list_fields",
+        run="commands.node.listing:list_fields",
         exits=((14, "unknown field"),),
     ),
     Command(
@@ -190,7 +190,7 @@ COMMANDS: Final = (
             *o.TABLE,
             o.JSON,
         ),
-        run="client.node.storage:list_storage",
+        run="commands.node.storage:list_storage",
         opcodes=("OP_NODE_QUERY_STORAGE",),
         fields=("node", "type", "name", "size", "used", "free", "allocatable"),
     ),
@@ -199,7 +199,7 @@ COMMANDS: Final = (
         "list tags, one per line, sorted",
         arguments=(Argument("node"),),
         options=(o.JSON,),
-        run="cli.tags:list_tags",
+        run="commands.cli.tags:list_tags",
     ),
     Command(
         "migrate",
@@ -215,7 +215,7 @@ COMMANDS: Final = (
             o.NO_RUNTIME_CHANGES,
             *o.JOB,
         ),
-        run="client.node.migrate:run",
+        run="commands.node.migrate:run",
         opcodes=("OP_NODE_MIGRATE",),
         exits=((0, "ok or nothing to do"), (1, "a job failed"), (13, "declined")),
     ),
@@ -258,7 +258,7 @@ COMMANDS: Final = (
             *o.JOB,
             *o.STATE,
         ),
-        run="client.node.modify:run",
+        run="commands.node.modify:run",
         opcodes=("OP_NODE_SET_PARAMS",),
         exits=((1, "nothing to change, declined or failure"),),
     ),
@@ -280,7 +280,7 @@ COMMANDS: Final = (
             o.DRY_RUN,
             *o.JOB,
         ),
-        run="client.node.storage:modify_storage",
+        run="commands.node.storage:modify_storage",
         opcodes=("OP_NODE_MODIFY_STORAGE",),
         exits=((0, "ok, also when nothing was changed (stderr note)"),),
     ),
@@ -308,7 +308,7 @@ COMMANDS: Final = (
             *o.TABLE,
             o.JSON,
         ),
-        run="client.node.oob:power",
+        run="commands.node.oob:power",
         opcodes=("OP_OOB_COMMAND",),
         exits=(
             (
@@ -322,7 +322,7 @@ COMMANDS: Final = (
         "reset a node hard",
         arguments=(Argument("node"),),
         options=(o.FORCE, o.YES, o.DRY_RUN, *o.JOB),
-        run="client.node.powercycle:run",
+        run="commands.node.powercycle:run",
         opcodes=("OP_NODE_POWERCYCLE",),
         exits=((2, "declined"),),
     ),
@@ -331,7 +331,7 @@ COMMANDS: Final = (
         "remove a node",
         arguments=(Argument("node", maximum=None),),
         options=(o.DRY_RUN, o.PRIORITY, *o.PLANNED),
-        run="client.node.remove:run",
+        run="commands.node.remove:run",
         opcodes=("OP_NODE_REMOVE",),
     ),
     Command(
@@ -342,7 +342,7 @@ COMMANDS: Final = (
             Argument("unknown", name="tag", minimum=0, maximum=None),
         ),
         options=(o.FROM, *o.JOB),
-        run="cli.tags:remove_tags",
+        run="commands.cli.tags:remove_tags",
         opcodes=("OP_TAGS_DEL",),
         exits=((1, "no tags given, unknown tag or failure"),),
     ),
@@ -355,7 +355,7 @@ COMMANDS: Final = (
             Argument("file", name="storage"),
         ),
         options=(o.IGNORE_CONSISTENCY, o.DRY_RUN, *o.JOB),
-        run="client.node.storage:repair_storage",
+        run="commands.node.storage:repair_storage",
         opcodes=("OP_REPAIR_NODE_STORAGE",),
     ),
     Command(
@@ -373,7 +373,7 @@ COMMANDS: Final = (
             o.NODE_GROUP,
             *o.JOB,
         ),
-        run="client.node.restricted_command:run",
+        run="commands.node.restricted_command:run",
         opcodes=("OP_RESTRICTED_COMMAND",),
         exits=(
             (0, "ok on all nodes"),
@@ -385,7 +385,7 @@ COMMANDS: Final = (
         "list logical volumes on nodes",
         arguments=(Argument("node", minimum=0, maximum=None),),
         options=(o.UNITS, o.OUTPUT, o.PRIORITY, *o.TABLE, o.JSON),
-        run="client.node.storage:volumes",
+        run="commands.node.storage:volumes",
         opcodes=("OP_NODE_QUERYVOLS",),
         fields=("node", "phys", "vg", "name", "size", "instance"),
     ),

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ganeti.cli import definitions, listing
-from ganeti.cli.context import CommandContext
-from ganeti.client.os.names import diagnose
-from ganeti.constants import exitcodes
-from ganeti.utils import nicesort
+from ganeti.base.constants import exitcodes
+from ganeti.base.text import nicesort
+from ganeti.commands.cli import definitions
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import listing
+from ganeti.commands.os.names import diagnose
 
 _FIELDS: Final = ["name", "valid", "variants", "node_status", "hidden", "blacklisted"]
 _COPY_FIELDS: Final = (

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ganeti.cli.model import Example
+from ganeti.commands.cli.model import Example
 
 #: By name of the command.
 EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {

@@ -2,9 +2,10 @@
 
 from typing import Any, Final
 
-from ganeti.cli import definitions, info_tree, listing
-from ganeti.cli.context import CommandContext
-from ganeti.client.os.names import diagnose
+from ganeti.commands.cli import definitions
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import info_tree, listing
+from ganeti.commands.os.names import diagnose
 
 _FIELDS: Final = [
     "name",

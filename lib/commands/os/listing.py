@@ -1,8 +1,8 @@
 """``list``: names of usable operating systems."""
 
-from ganeti.cli import listing, table
-from ganeti.cli.context import CommandContext
-from ganeti.client.os.names import usable_names
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import listing, table
+from ganeti.commands.os.names import usable_names
 
 
 def run(ctx: CommandContext) -> None:

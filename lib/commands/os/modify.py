@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from ganeti import errors
-from ganeti.cli import jobs, param_options, submission
-from ganeti.cli.context import CommandContext
-from ganeti.constants import ecodes
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.commands.cli import param_options
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import jobs, submission
 
 
 def _listed(name: str, *, wanted: bool | None) -> list[list[Any]] | None:

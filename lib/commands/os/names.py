@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ganeti.cli import jobs
-from ganeti.cli.context import CommandContext
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import jobs
 
 
 def diagnose(

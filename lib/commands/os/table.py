@@ -2,15 +2,15 @@
 
 from typing import Final
 
-from ganeti.cli import options as o
-from ganeti.cli.model import Argument, Command, Option, Program
+from ganeti.commands.cli import options as o
+from ganeti.commands.cli.model import Argument, Command, Option, Program
 
 COMMANDS: Final = (
     Command(
         "diagnose",
         "show OS validity on every node",
         options=(o.PRIORITY, o.JSON),
-        run="client.os.diagnose:run",
+        run="commands.os.diagnose:run",
         opcodes=("OP_OS_DIAGNOSE",),
         exits=((0, "all valid"), (1, "an OS is invalid or partially valid")),
     ),
@@ -19,7 +19,7 @@ COMMANDS: Final = (
         "show OS details",
         arguments=(Argument("os", minimum=0, maximum=None),),
         options=(o.PRIORITY, o.JSON),
-        run="client.os.info:run",
+        run="commands.os.info:run",
         opcodes=("OP_OS_DIAGNOSE",),
         aliases=("show",),
     ),
@@ -27,7 +27,7 @@ COMMANDS: Final = (
         "list",
         "list usable OS names including variants",
         options=(o.NO_HEADERS, o.PRIORITY, o.JSON),
-        run="client.os.listing:run",
+        run="commands.os.listing:run",
         opcodes=("OP_OS_DIAGNOSE",),
         fields=("name",),
     ),
@@ -54,7 +54,7 @@ COMMANDS: Final = (
             ),
             *o.JOB,
         ),
-        run="client.os.modify:run",
+        run="commands.os.modify:run",
         opcodes=("OP_CLUSTER_SET_PARAMS",),
         exits=((1, "nothing to change"),),
     ),

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from ganeti.cli import options as o
-from ganeti.cli.model import Argument, Command, Option, Program
+from ganeti.commands.cli import options as o
+from ganeti.commands.cli.model import Argument, Command, Option, Program
 
 _RIGHTS: Final = Option(
     ("--rights",),
@@ -38,21 +38,21 @@ COMMANDS: Final = (
             _REPLACE,
             _NO_COPIES,
         ),
-        run="client.rapi_token.tokens:add",
+        run="commands.rapi_token.tokens:add",
         exits=((1, "the name is in use, or a right is unknown"),),
     ),
     Command(
         "list",
         "list users, tokens and roles",
         options=(*o.TABLE, o.JSON),
-        run="client.rapi_token.tokens:list_users",
+        run="commands.rapi_token.tokens:list_users",
     ),
     Command(
         "password",
         "create a user with a password, or change the password",
         arguments=(Argument("user", name="name"),),
         options=(_RIGHTS, _NO_COPIES),
-        run="client.rapi_token.tokens:set_password",
+        run="commands.rapi_token.tokens:set_password",
         exits=((1, "no password was given, or a right is unknown"),),
     ),
     Command(
@@ -65,7 +65,7 @@ COMMANDS: Final = (
             ),
             _NO_COPIES,
         ),
-        run="client.rapi_token.tokens:remove",
+        run="commands.rapi_token.tokens:remove",
         exits=((1, "a name is unknown"),),
     ),
 )

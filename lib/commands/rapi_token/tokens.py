@@ -9,12 +9,16 @@ import secrets
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from ganeti import errors
-from ganeti.cli import jobs, listing, local, prompts, table, text, values
-from ganeti.cli.context import CommandContext
-from ganeti.constants import ecodes, exitcodes
-from ganeti.rapi import model, users, users_edit
-from ganeti.utils import daemon_users, files
+from ganeti.base import daemon_users, errors
+from ganeti.base.constants import ecodes, exitcodes
+from ganeti.base.filesystem import files
+from ganeti.base.text import units
+from ganeti.commands.cli import local, prompts
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import listing, table, text
+from ganeti.commands.cli.waiting import jobs
+from ganeti.daemons.rapi import model
+from ganeti.daemons.rapi.rights import users, users_edit
 
 _MODE: Final = 0o640
 _MAX_SIZE: Final = 16 << 20
@@ -239,7 +243,7 @@ def _end(ctx: CommandContext) -> int | None:
     """Return the time at which the token ends, seconds since 1970."""
     if ctx.opts.expires == "never":
         return None
-    seconds = values.parse_duration(ctx.opts.expires)
+    seconds = units.parse_duration(ctx.opts.expires)
     if not seconds:
         raise _refusal("--expires: wanted more than no time at all, found 0")
     return int(ctx.effects.now()) + seconds

@@ -2,10 +2,11 @@
 
 from typing import Any, Final
 
-from ganeti.cli import definitions, listing
-from ganeti.cli.context import CommandContext
-from ganeti.client.storage.providers import diagnose
-from ganeti.utils import nicesort
+from ganeti.base.text import nicesort
+from ganeti.commands.cli import definitions
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import listing
+from ganeti.commands.storage.providers import diagnose
 
 _FIELDS: Final = ["name", "nodegroup_status", "parameters"]
 

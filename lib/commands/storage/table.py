@@ -2,15 +2,15 @@
 
 from typing import Final
 
-from ganeti.cli import options as o
-from ganeti.cli.model import Argument, Command, Program
+from ganeti.commands.cli import options as o
+from ganeti.commands.cli.model import Argument, Command, Program
 
 COMMANDS: Final = (
     Command(
         "diagnose",
         "show validity of external storage providers",
         options=(o.PRIORITY, o.JSON),
-        run="client.storage.diagnose:run",
+        run="commands.storage.diagnose:run",
         opcodes=("OP_EXT_STORAGE_DIAGNOSE",),
         exits=((0, "ok"), (1, "no provider found")),
     ),
@@ -19,7 +19,7 @@ COMMANDS: Final = (
         "show external storage providers",
         arguments=(Argument("extstorage", minimum=0, maximum=None),),
         options=(o.PRIORITY, o.JSON),
-        run="client.storage.info:run",
+        run="commands.storage.info:run",
         opcodes=("OP_EXT_STORAGE_DIAGNOSE",),
     ),
 )

@@ -6,7 +6,7 @@ unless the cluster's default NIC parameters change.
 
 from collections.abc import Iterable, Iterator
 
-from ganeti.objects import Instance, Snapshot, Update
+from ganeti.model.objects import Instance, Snapshot, Update
 
 #: Name of the cluster's only set of NIC parameters.
 _DEFAULT = "default"

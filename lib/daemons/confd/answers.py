@@ -7,11 +7,12 @@ The table `_ANSWERS` at the end has one function per kind of query. Each takes a
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
-from ganeti.confd import documents
-from ganeti.confd.addresses import AddressIndex, default_link
-from ganeti.confd.wire import Dropped, Query, Reply, encode_message
-from ganeti.constants import confd, versions
-from ganeti.objects import Instance, Node, Record, Snapshot, Update, lookup
+from ganeti.base.constants import versions
+from ganeti.base.constants.protocols import confd
+from ganeti.daemons.confd import documents
+from ganeti.daemons.confd.addresses import AddressIndex, default_link
+from ganeti.model.objects import Instance, Node, Record, Snapshot, Update, lookup
+from ganeti.protocols.confd.wire import Dropped, Query, Reply, encode_message
 
 R = TypeVar("R", bound=Record)
 

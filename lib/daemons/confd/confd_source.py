@@ -13,15 +13,15 @@ import os
 import select
 from typing import Final
 
-from ganeti import errors
-from ganeti.clock import Clock
-from ganeti.confd import wire
-from ganeti.confd.answers import Projection
-from ganeti.constants import confd
-from ganeti.objects import Cluster, Snapshot, Update
-from ganeti.pathutils import Paths
-from ganeti.store.follower import Follower, News
-from ganeti.utils import files, filewatch
+from ganeti.base import errors
+from ganeti.base.clock import Clock
+from ganeti.base.constants.protocols import confd
+from ganeti.base.filesystem import files, filewatch
+from ganeti.base.pathutils import Paths
+from ganeti.daemons.confd.answers import Projection
+from ganeti.model.objects import Cluster, Snapshot, Update
+from ganeti.protocols.confd import wire
+from ganeti.store.copies.follower import Follower, News
 
 _log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ def read_key(paths: Paths) -> bytes:
 
 
 class StoreSource:
-    """Follows the store and the key of this node; see `ganeti.confd.server.Source`."""
+    """Follows the store and the key of this node; see `server.Source`."""
 
     def __init__(self, paths: Paths, clock: Clock, hmac: str | None = None) -> None:
         """Read the key and watch the state directory.

@@ -8,10 +8,10 @@ secret of a DRBD disk by null; Ganeti shows both.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti.constants import versions
-from ganeti.objects import Cluster, Disk, Instance, Snapshot
-from ganeti.objects.base import Record
-from ganeti.objects.codec import to_dict
+from ganeti.base.constants import versions
+from ganeti.model.objects import Cluster, Disk, Instance, Snapshot
+from ganeti.model.objects.base import Record
+from ganeti.model.objects.codec import to_dict
 
 _REDACTED: Final = "<redacted>"
 #: Index of the shared secret in the address of a drbd disk.

@@ -6,7 +6,7 @@ Decisions without effects: the time is an argument.
 import collections
 from typing import Final
 
-from ganeti.confd.wire import REASONS
+from ganeti.protocols.confd.wire import REASONS
 
 #: Replies and bytes of replies per second: a key holder, or a recorded request with a
 #: forged sender, must not turn this node into a flood.

@@ -13,11 +13,12 @@ import selectors
 import socket
 from typing import Final, Protocol
 
-from ganeti import errors
-from ganeti.clock import Clock
-from ganeti.confd import guard, wire
-from ganeti.confd.answers import Projection
-from ganeti.constants import confd
+from ganeti.base import errors
+from ganeti.base.clock import Clock
+from ganeti.base.constants.protocols import confd
+from ganeti.daemons.confd import guard
+from ganeti.daemons.confd.answers import Projection
+from ganeti.protocols.confd import wire
 
 _log = logging.getLogger(__name__)
 

@@ -8,13 +8,13 @@ import sys
 import threading
 from typing import Final
 
-from ganeti import clock, errors
-from ganeti.confd import server
-from ganeti.constants import daemons
-from ganeti.pathutils import Paths
-from ganeti.server import common
-from ganeti.server.confd_source import MAGICS, StoreSource, read_key
-from ganeti.utils import netutils
+from ganeti.base import clock, errors
+from ganeti.base.constants import daemons
+from ganeti.base.net import netutils
+from ganeti.base.pathutils import Paths
+from ganeti.daemons import common
+from ganeti.daemons.confd import server
+from ganeti.daemons.confd.confd_source import MAGICS, StoreSource, read_key
 
 NAME: Final = "ganeti-confd"
 #: Magics by the word of ``--hmac``.

@@ -8,22 +8,25 @@ import threading
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from ganeti import clock, errors, rpc, store
-from ganeti.constants import daemons, exitcodes
-from ganeti.luxi import Client
-from ganeti.maintd import diagnoses, instances, metrics
-from ganeti.maintd.application import Application
-from ganeti.maintd.capacity import Capacity
-from ganeti.maintd.node_deaths import NodeDeaths
-from ganeti.maintd.passes import Passes
-from ganeti.maintd.polls import Poller
-from ganeti.maintd.service import Maintenance
-from ganeti.masterd import startup
-from ganeti.pathutils import Paths
-from ganeti.rpc import voting
-from ganeti.server import common
-from ganeti.server.confd_source import read_key
-from ganeti.utils import netutils
+from ganeti import store
+from ganeti.automation.maintenance import diagnoses, instances
+from ganeti.automation.maintenance.capacity import Capacity
+from ganeti.automation.maintenance.node_deaths import NodeDeaths
+from ganeti.automation.maintenance.passes import Passes
+from ganeti.automation.maintenance.polls import Poller
+from ganeti.automation.maintenance.service import Maintenance
+from ganeti.base import clock, errors
+from ganeti.base.constants import daemons, exitcodes
+from ganeti.base.net import netutils
+from ganeti.base.pathutils import Paths
+from ganeti.daemons import common
+from ganeti.daemons.confd.confd_source import read_key
+from ganeti.daemons.maintd import metrics
+from ganeti.daemons.maintd.application import Application
+from ganeti.daemons.masterd import startup
+from ganeti.protocols import rpc
+from ganeti.protocols.luxi import Client
+from ganeti.protocols.rpc import voting
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +62,7 @@ class Maintd:
 
         A round that is being played either commits as a whole or not at all.
         """
-        from ganeti.http import server
+        from ganeti.protocols.http import server
 
         self._maintenance.stop()
         self._deaths.stop()
@@ -147,7 +150,7 @@ def start(
     Raises:
         OSError: the address cannot be bound.
     """
-    from ganeti.http import server
+    from ganeti.protocols.http import server
 
     time = clock.SystemClock()
 

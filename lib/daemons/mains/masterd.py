@@ -1,7 +1,8 @@
 """``ganeti-masterd``: the master daemon's main program.
 
-Opens the effect interfaces, builds `ganeti.masterd.Service` and ends it on request.
-Exit codes: 11 when this node is not the master, 12 when it does not know its own name.
+Opens the effect interfaces, builds `ganeti.daemons.masterd.Service` and ends it on
+request. Exit codes: 11 when this node is not the master, 12 when it does not know its
+own name.
 """
 
 import argparse
@@ -15,18 +16,23 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
-from ganeti import clock, config, errors, masterd, pathutils, rpc, store
-from ganeti.bootstrap import cluster_address, elections
-from ganeti.cmdlib import master_ip
-from ganeti.constants import daemons, exitcodes
-from ganeti.constants.commit import COMMIT_POLICY_AVAILABILITY
-from ganeti.masterd import startup
-from ganeti.objects import Snapshot
-from ganeti.rpc import voting
-from ganeti.server import common, etcd_master, minority
-from ganeti.ssh import host_keys
+from ganeti import store
+from ganeti.base import clock, errors, pathutils
+from ganeti.base.constants import daemons, exitcodes
+from ganeti.base.constants.commit import COMMIT_POLICY_AVAILABILITY
+from ganeti.base.net import netutils
+from ganeti.base.tls import authority
+from ganeti.daemons import common, masterd
+from ganeti.daemons.masterd import etcd_master, minority, startup
+from ganeti.master import address_removal as cluster_address
+from ganeti.master import config
+from ganeti.model.objects import Snapshot
+from ganeti.operations import master_ip
+from ganeti.protocols import rpc
+from ganeti.protocols.rpc import voting
+from ganeti.protocols.ssh import host_keys
 from ganeti.store import choice
-from ganeti.utils import authority, netutils
+from ganeti.store.copies import network_elections as elections
 
 _log = logging.getLogger(__name__)
 

@@ -9,13 +9,15 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ganeti import clock, ssconf
-from ganeti.confd import ConfdClient, wire
-from ganeti.constants import daemons, exitcodes, mond
-from ganeti.mond import heartbeat, helper
-from ganeti.pathutils import Paths
-from ganeti.server import common
-from ganeti.utils import netutils
+from ganeti.base import clock
+from ganeti.base.constants import daemons, exitcodes
+from ganeti.base.constants.protocols import mond
+from ganeti.base.net import netutils
+from ganeti.base.pathutils import Paths
+from ganeti.daemons import common
+from ganeti.node.collectors import heartbeat, helper
+from ganeti.protocols import ssconf
+from ganeti.protocols.confd import ConfdClient, wire
 
 _log = logging.getLogger(__name__)
 
@@ -59,11 +61,11 @@ class Mond:
             GenericError, OSError: the address cannot be bound.
         """
         # Imported here, so that the helper does not hold a copy of them in memory.
-        from ganeti.http import server
-        from ganeti.mond import metrics, settings
-        from ganeti.mond.agent import Agent
-        from ganeti.mond.application import Application
-        from ganeti.mond.sources import Sources
+        from ganeti.daemons.mond import metrics, settings
+        from ganeti.daemons.mond.agent import Agent
+        from ganeti.daemons.mond.application import Application
+        from ganeti.node.collectors.sources import Sources
+        from ganeti.protocols.http import server
 
         assert self._socket is not None
         assert self._heart_socket is not None
@@ -128,7 +130,7 @@ class Mond:
         self._shown = shown
 
     def _beats(self) -> Any:
-        from ganeti.storage import heartbeats
+        from ganeti.node.storage import heartbeats
 
         return heartbeats.read_state(self._paths)
 
@@ -177,7 +179,7 @@ class Mond:
         """Answer no more requests."""
         self._is_stopping.set()
         if self._http is not None:
-            from ganeti.http import server
+            from ganeti.protocols.http import server
 
             server.wait_until_stopped(self._http, _STOP_TIMEOUT_S)
         for process in (self._helper, self._heart):

@@ -1,14 +1,14 @@
 """ganeti-noded: answers the master's calls on every node.
 
-Requests are ``POST /<procedure>`` over mutual TLS. `ganeti.http` has the transport,
-`ganeti.backend` the procedures; this module connects them.
+Requests are ``POST /<procedure>`` over mutual TLS. `ganeti.protocols.http` has the
+transport, `ganeti.node.calls` the procedures; this module connects them.
 
 A thread of a pool runs each request, where the protocol's first implementation forked a
 child: the daemon stays locked into RAM as one process, and a call costs no fork. Calls
-of different lanes (`ganeti.rpc.table`) never wait for each other's threads, so a node
-whose storage hangs in all ordinary calls can still be reset. At most ``--max-clients``
-ordinary calls run in parallel; others wait for a short time and are then answered with
-the status "busy".
+of different lanes (`ganeti.protocols.rpc.table`) never wait for each other's threads,
+so a node whose storage hangs in all ordinary calls can still be reset. At most
+``--max-clients`` ordinary calls run in parallel; others wait for a short time and are
+then answered with the status "busy".
 """
 
 import argparse
@@ -25,23 +25,23 @@ from typing import Any, Final
 import msgspec
 from OpenSSL import SSL
 
-from ganeti import backend, clock, errors, hypervisor, process, ssconf
-from ganeti.backend import (
-    disk_links,
-    disk_turns,
-    leftovers,
-    master_term,
-    power,
-    running_calls,
-)
-from ganeti.http import contexts, lanes, server, tls
-from ganeti.hypervisor import registry
-from ganeti.pathutils import Paths
-from ganeti.quorum import Term, parse_term, term_of
-from ganeti.rpc import table, wire
-from ganeti.server import common, memlock
-from ganeti.utils import authority, netutils
-from ganeti.utils import x509 as certificates
+from ganeti.base import clock, errors, process
+from ganeti.base.net import netutils
+from ganeti.base.pathutils import Paths
+from ganeti.base.tls import authority
+from ganeti.base.tls import x509 as certificates
+from ganeti.daemons import common, memlock
+from ganeti.decisions.quorum import Term, parse_term, term_of
+from ganeti.node import calls as backend
+from ganeti.node import hypervisor
+from ganeti.node.calls import power, running_calls
+from ganeti.node.calls.disks import disk_links, disk_turns
+from ganeti.node.calls.guests import leftovers
+from ganeti.node.calls.membership import master_term
+from ganeti.node.hypervisor import registry
+from ganeti.protocols import ssconf
+from ganeti.protocols.http import contexts, lanes, server, tls
+from ganeti.protocols.rpc import table, wire
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ NAME: Final = "ganeti-noded"
 #: Modules that are imported late, for a quick start: SSH checks and key distribution,
 #: addresses and links, pretty-printing.
 _LATE_MODULES: Final = (
-    "ganeti.ssh.client",
+    "ganeti.protocols.ssh.client",
     "pyroute2",
     "pyroute2.netlink.exceptions",
     "simplejson",

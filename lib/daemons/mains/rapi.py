@@ -9,27 +9,20 @@ from typing import TYPE_CHECKING, Final
 
 from OpenSSL import SSL
 
-from ganeti import clock, errors, ssconf
-from ganeti.constants import exitcodes
-from ganeti.http import contexts, lanes, server, tls
-from ganeti.luxi import Client
-from ganeti.luxi.shared import SharedClient
-from ganeti.pathutils import Paths
-from ganeti.rapi import (
-    application,
-    authentication,
-    document,
-    pool,
-    settings,
-    users_file,
-    waits,
-)
-from ganeti.server import common
-from ganeti.utils import memory
-from ganeti.utils import x509 as certificates
+from ganeti.base import clock, errors, memory
+from ganeti.base.constants import exitcodes
+from ganeti.base.pathutils import Paths
+from ganeti.base.tls import x509 as certificates
+from ganeti.daemons import common
+from ganeti.daemons.rapi import application, document, pool, settings, waits
+from ganeti.daemons.rapi.rights import authentication, users_file
+from ganeti.protocols import ssconf
+from ganeti.protocols.http import contexts, lanes, server, tls
+from ganeti.protocols.luxi import Client
+from ganeti.protocols.luxi.shared import SharedClient
 
 if TYPE_CHECKING:
-    from ganeti.process import Runner
+    from ganeti.base.process import Runner
 
 _log = logging.getLogger(__name__)
 
@@ -180,7 +173,7 @@ def lane_plan(max_clients: int) -> lanes.Plan:
 
 def _runner() -> "Runner":
     """Return a runner of processes, which takes memory that most servers never need."""
-    from ganeti.process import SystemRunner
+    from ganeti.base.process import SystemRunner
 
     return SystemRunner()
 

@@ -15,18 +15,22 @@ import sys
 import threading
 from typing import Final
 
-from ganeti import clock, errors, pathutils, process, store
-from ganeti.bootstrap import cluster_address, etcd_failover
-from ganeti.bootstrap.services import Services
-from ganeti.cmdlib import master_ip
-from ganeti.constants import exitcodes
-from ganeti.objects import Snapshot
-from ganeti.quorum import Term
-from ganeti.server import common
-from ganeti.store import choice, sqlite_file
+from ganeti import store
+from ganeti.automation.failover import etcd_failover
+from ganeti.base import clock, errors, pathutils, process
+from ganeti.base.constants import exitcodes
+from ganeti.base.filesystem import pidfile
+from ganeti.base.net import netutils
+from ganeti.daemons import common
+from ganeti.decisions.quorum import Term
+from ganeti.master import address_removal as cluster_address
+from ganeti.model.objects import Snapshot
+from ganeti.node.services import Services
+from ganeti.operations import master_ip
+from ganeti.store import choice
 from ganeti.store.etcd import Candidacy, Gateway, Mirror, Servers
 from ganeti.store.etcd.reader import Reader
-from ganeti.utils import netutils, pidfile
+from ganeti.store.file import sqlite_file
 
 _log = logging.getLogger(__name__)
 

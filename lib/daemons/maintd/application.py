@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti.maintd.service import incidents_of
-from ganeti.repair.incidents import MaintenanceState
+from ganeti.automation.maintenance.service import incidents_of
+from ganeti.decisions.repair.incidents import MaintenanceState
 
 _VALUES: Final[dict[str, Callable[[MaintenanceState], Any]]] = {
     "/": lambda _state: [1],

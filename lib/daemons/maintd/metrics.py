@@ -18,8 +18,8 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from ganeti import errors
-from ganeti.maintd.capacity import Room
+from ganeti.automation.maintenance.capacity import Room
+from ganeti.base import errors
 
 _log = logging.getLogger(__name__)
 

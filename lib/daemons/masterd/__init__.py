@@ -2,10 +2,10 @@
 
 `build` creates a `Service` from `MasterDeps`, so a simulation runs the same code.
 `calls` registers the LUXI methods; `startup` decides whether this node may be master.
-Reading the environment, forking and signals belong to `ganeti.server`.
+Reading the environment, forking and signals belong to `ganeti.daemons`.
 """
 
-from ganeti.masterd.deps import MasterDeps
-from ganeti.masterd.service import Service, build
+from ganeti.daemons.masterd.deps import MasterDeps
+from ganeti.daemons.masterd.service import Service, build
 
 __all__ = ["MasterDeps", "Service", "build"]

@@ -22,14 +22,16 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ganeti import errors
-from ganeti.clock import Clock
-from ganeti.cmdlib.unit_table import UNITS
-from ganeti.constants.misc import REDACTED
-from ganeti.jqueue.records import Job
-from ganeti.luxi.server import Call
-from ganeti.utils import audit_chain, control_chars, files, urls
-from ganeti.utils.log import SYSLOG_SOCKET
+from ganeti.base import errors
+from ganeti.base.clock import Clock
+from ganeti.base.constants.misc import REDACTED
+from ganeti.base.filesystem import files
+from ganeti.base.log import SYSLOG_SOCKET
+from ganeti.base.net import urls
+from ganeti.base.text import audit_chain, control_chars
+from ganeti.decisions.jobs.records import Job
+from ganeti.operations.unit_table import UNITS
+from ganeti.protocols.luxi.server import Call
 
 _log = logging.getLogger(__name__)
 
@@ -155,7 +157,7 @@ def asked_by(caller: Caller) -> Iterator[None]:
 class Log:
     """The audit log of this master; thread-safe, and nothing here waits for the disk.
 
-    An observer of the job queue, see `ganeti.jqueue.core.Observer`.
+    An observer of the job queue, see `ganeti.master.jqueue.core.Observer`.
     """
 
     def __init__(

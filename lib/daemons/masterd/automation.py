@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from ganeti import errors
-from ganeti.constants import ecodes
-from ganeti.masterd.deps import MasterDeps
-from ganeti.repair import limits
-from ganeti.repair.journal import Decision, Selection
-from ganeti.repair.limits import Automation, Freeze
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.daemons.masterd.deps import MasterDeps
+from ganeti.decisions.repair import limits
+from ganeti.decisions.repair.journal import Decision, Selection
+from ganeti.decisions.repair.limits import Automation, Freeze
 
 _OWNER: Final = "automation"
 #: Seconds that a move may take; one that an older entry names has ended.

@@ -3,12 +3,12 @@
 import contextlib
 from collections.abc import Iterator
 
-from ganeti import jqueue, query
-from ganeti.clock import Clock
-from ganeti.locking import LockInfo, LockManager
-from ganeti.pathutils import Paths
-from ganeti.query import cluster_info
-from ganeti.utils import files
+from ganeti.base.clock import Clock
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
+from ganeti.master import jqueue, query
+from ganeti.master.locking import LockInfo, LockManager
+from ganeti.master.query import cluster_info
 
 #: File with the time until which watchers pause.
 _PAUSE_FILE = "watcher.pause"

@@ -1,7 +1,7 @@
 """The dependencies of the master daemon: one object, created when the daemon starts.
 
-LUXI methods get all of it. The engine sees it as `ganeti.mcpu.EngineDeps`, a logical
-unit as `ganeti.cmdlib.base.Context`.
+LUXI methods get all of it. The engine sees it as `ganeti.operations.mcpu.EngineDeps`, a
+logical unit as `ganeti.operations.base.Context`.
 """
 
 import contextvars
@@ -12,25 +12,24 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any, Final, TypeVar, cast
 
-from ganeti import errors, jqueue, locking, mcpu, query, rpc
-from ganeti.cmdlib.unit_table import UNITS
-from ganeti.config import Config
-from ganeti.jqueue.documents import Documents
-from ganeti.masterd import (
-    audit,
-    cluster_facts,
-    followers,
-    journal_state,
-    node_death_state,
-)
-from ganeti.masterd.call_times import CallTimes
-from ganeti.masterd.cluster_address import ClusterAddress
-from ganeti.masterd.deposed import Waits, WatchedRunner
-from ganeti.masterd.maintenance_state import Keeper
-from ganeti.masterd.shared_answers import SharedAnswers
-from ganeti.masterd.term_resets import TermResets
+from ganeti.base import errors
+from ganeti.base.net import netutils
+from ganeti.base.text import audit_chain
+from ganeti.daemons.masterd import audit, cluster_facts, journal_state, node_death_state
+from ganeti.daemons.masterd.call_times import CallTimes
+from ganeti.daemons.masterd.duties import followers
+from ganeti.daemons.masterd.duties.cluster_address import ClusterAddress
+from ganeti.daemons.masterd.duties.deposed import Waits, WatchedRunner
+from ganeti.daemons.masterd.duties.term_resets import TermResets
+from ganeti.daemons.masterd.maintenance_state import Keeper
+from ganeti.daemons.masterd.methods.shared_answers import SharedAnswers
+from ganeti.master import jqueue, locking, query
+from ganeti.master.config import Config
+from ganeti.master.jqueue.documents import Documents
+from ganeti.operations import mcpu
+from ganeti.operations.unit_table import UNITS
+from ganeti.protocols import rpc
 from ganeti.store import CopyState, Store, choice
-from ganeti.utils import audit_chain, netutils
 
 T = TypeVar("T")
 

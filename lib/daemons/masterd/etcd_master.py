@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 
-from ganeti import clock, errors, rpc, store
-from ganeti.masterd import startup
-from ganeti.pathutils import Paths
+from ganeti import store
+from ganeti.base import clock, errors
+from ganeti.base.pathutils import Paths
+from ganeti.daemons.masterd import startup
+from ganeti.protocols import rpc
 from ganeti.store.etcd import Claim, Servers, open_etcd
 
 #: A master daemon that is stopped in order leaves its lease to end by itself, so that

@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from ganeti.clock import Clock
-from ganeti.repair import journal
-from ganeti.repair.journal import Entry, Round, Selection
+from ganeti.base.clock import Clock
+from ganeti.decisions.repair import journal
+from ganeti.decisions.repair.journal import Entry, Round, Selection
 from ganeti.store import Document, Store
 
 _log = logging.getLogger(__name__)

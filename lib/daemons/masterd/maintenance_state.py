@@ -11,21 +11,23 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import errors, opcodes, store
-from ganeti.clock import Clock
-from ganeti.constants import ecodes
-from ganeti.jqueue import JobQueue
-from ganeti.jqueue.documents import META, Document
-from ganeti.masterd import journal_state
-from ganeti.repair import rounds
-from ganeti.repair.incidents import Incident, IncidentState, MaintenanceState
-from ganeti.repair.journal import Round
+from ganeti import store
+from ganeti.base import errors
+from ganeti.base.clock import Clock
+from ganeti.base.constants import ecodes
+from ganeti.daemons.masterd import journal_state
+from ganeti.decisions.repair import rounds
+from ganeti.decisions.repair.incidents import Incident, IncidentState, MaintenanceState
+from ganeti.decisions.repair.journal import Round
+from ganeti.master.jqueue import JobQueue
+from ganeti.master.jqueue.documents import META, Document
+from ganeti.model import opcodes
 
 KEY: Final = "maintenance"
 
 
 class RoundJob(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A job of a round; see `ganeti.repair.rounds.Job`."""
+    """A job of a round; see `ganeti.decisions.repair.rounds.Job`."""
 
     ops: list[Any]
     incident: str

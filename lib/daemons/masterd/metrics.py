@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti.masterd import cluster_facts
-from ganeti.masterd.calls import Later, method
-from ganeti.masterd.deps import MasterDeps
+from ganeti.daemons.masterd import cluster_facts
+from ganeti.daemons.masterd.deps import MasterDeps
+from ganeti.daemons.masterd.methods.calls import Later, method
 
 _ADMIN: Final = ("up", "down", "offline")
 

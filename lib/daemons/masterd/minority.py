@@ -3,10 +3,11 @@
 import logging
 from typing import Final
 
-from ganeti import errors
-from ganeti.bootstrap import elections
-from ganeti.pathutils import Paths
-from ganeti.store import Engine, known_branches
+from ganeti.base import errors
+from ganeti.base.pathutils import Paths
+from ganeti.store import Engine
+from ganeti.store.copies import known_branches
+from ganeti.store.copies import network_elections as elections
 
 _log: Final = logging.getLogger(__name__)
 
@@ -15,7 +16,7 @@ def note(opened: Engine, paths: Paths, node: str) -> bool:
     """Note the copy of a candidate that refuses this master, if it is a newer one.
 
     Does not wait for the note to be written; failures are logged. See
-    `ganeti.store.known_branches`.
+    `ganeti.store.copies.known_branches`.
 
     Args:
         opened: the store; a majority follows its term.

@@ -11,15 +11,16 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import errors, opcodes
-from ganeti.config.node_deaths import KEY, TABLE, NodeDeaths
-from ganeti.constants import ecodes
-from ganeti.jqueue import JobQueue
-from ganeti.jqueue.documents import Document
-from ganeti.masterd import journal_state
-from ganeti.repair import node_death
-from ganeti.repair.journal import Round
-from ganeti.repair.node_lives import DeathJob, DeathState
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.daemons.masterd import journal_state
+from ganeti.decisions.repair import node_death
+from ganeti.decisions.repair.journal import Round
+from ganeti.decisions.repair.node_lives import DeathJob, DeathState
+from ganeti.master.config.node_deaths import KEY, TABLE, NodeDeaths
+from ganeti.master.jqueue import JobQueue
+from ganeti.master.jqueue.documents import Document
+from ganeti.model import opcodes
 
 #: Most deaths that are remembered at once; no program should decide about more.
 _MAX_DEATHS: Final = 200

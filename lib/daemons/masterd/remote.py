@@ -8,10 +8,11 @@ example, destroy the cluster, set its master, or call the test opcodes.
 import re
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.constants import ecodes, remote
-from ganeti.jqueue.remote import SOURCE
-from ganeti.luxi.server import Call
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.protocols import remote
+from ganeti.decisions.jobs.remote import SOURCE
+from ganeti.protocols.luxi.server import Call
 
 _SOURCE_TEXT: Final = f'["{SOURCE}","'.encode()
 #: A reason of `SOURCE` in a compact text: its start, and the end of its text.

@@ -4,30 +4,34 @@ import os
 import threading
 from typing import Final
 
-from ganeti import config
-from ganeti.luxi.server import Call, Limits, Restricted, Server, connection_limit
-from ganeti.masterd import (
+from ganeti.base import daemon_users
+from ganeti.daemons.masterd import metrics, remote
+from ganeti.daemons.masterd.deps import MasterDeps
+from ganeti.daemons.masterd.duties import callers, interrupted
+from ganeti.daemons.masterd.duties.candidate_rights import CandidateRights
+from ganeti.daemons.masterd.duties.distributor import Distributor
+from ganeti.daemons.masterd.duties.leftover_disks import LeftoverDisks
+from ganeti.daemons.masterd.methods import (
     balancing,
-    callers,
     calls,
     capacity,
     copies,
-    interrupted,
     jobs,
     journal,
     maintenance,
-    metrics,
     node_deaths,
     queries,
-    remote,
     settings,
 )
-from ganeti.masterd.candidate_rights import CandidateRights
-from ganeti.masterd.deps import MasterDeps
-from ganeti.masterd.distributor import Distributor
-from ganeti.masterd.leftover_disks import LeftoverDisks
-from ganeti.masterd.stalls import Stalls
-from ganeti.utils import daemon_users
+from ganeti.daemons.masterd.stalls import Stalls
+from ganeti.master import config
+from ganeti.protocols.luxi.server import (
+    Call,
+    Limits,
+    Restricted,
+    Server,
+    connection_limit,
+)
 
 #: Seconds that running opcodes have to end when the daemon stops. Most take less; a
 #: longer wait would keep the cluster without a master, see doc/design/job-queue.rst.

@@ -1,6 +1,7 @@
 """May this node be master? Its own files, the nodes' votes, the candidates' copies.
 
-Asking and counting votes is `ganeti.rpc.voting`, an election `ganeti.store.election`.
+Asking and counting votes is `ganeti.protocols.rpc.voting`, an election
+`ganeti.store.copies.election`.
 """
 
 import argparse
@@ -10,14 +11,16 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple
 
-from ganeti import errors, ssconf
-from ganeti.constants import exitcodes
-from ganeti.objects import Snapshot
-from ganeti.pathutils import Paths
-from ganeti.quorum import Term
-from ganeti.rpc.voting import Verdict, count
-from ganeti.store.election import Elector
-from ganeti.utils import authority, netutils
+from ganeti.base import errors
+from ganeti.base.constants import exitcodes
+from ganeti.base.net import netutils
+from ganeti.base.pathutils import Paths
+from ganeti.base.tls import authority
+from ganeti.decisions.quorum import Term
+from ganeti.model.objects import Snapshot
+from ganeti.protocols import ssconf
+from ganeti.protocols.rpc.voting import Verdict, count
+from ganeti.store.copies.election import Elector
 
 _log = logging.getLogger(__name__)
 

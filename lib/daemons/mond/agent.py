@@ -12,13 +12,13 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.clock import Clock
-from ganeti.mond import reports
-from ganeti.mond.collectors import COLLECTORS, Collector, Sampler
-from ganeti.mond.diagnosis import NoDiagnosis
-from ganeti.mond.settings import Settings
-from ganeti.mond.sources import Sources
+from ganeti.base import errors
+from ganeti.base.clock import Clock
+from ganeti.daemons.mond.settings import Settings
+from ganeti.node.collectors import reports
+from ganeti.node.collectors.collector_table import COLLECTORS, Collector, Sampler
+from ganeti.node.collectors.diagnosis import NoDiagnosis
+from ganeti.node.collectors.sources import Sources
 
 _log = logging.getLogger(__name__)
 

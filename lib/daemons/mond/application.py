@@ -9,13 +9,14 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti.clock import Clock
-from ganeti.constants import confd, versions
-from ganeti.mond import agent as agents
-from ganeti.mond import reports
-from ganeti.mond.agent import Agent
-from ganeti.mond.collectors import DIAGNOSE
-from ganeti.mond.diagnosis import NoDiagnosis
+from ganeti.base.clock import Clock
+from ganeti.base.constants import versions
+from ganeti.base.constants.protocols import confd
+from ganeti.daemons.mond import agent as agents
+from ganeti.daemons.mond.agent import Agent
+from ganeti.node.collectors import reports
+from ganeti.node.collectors.collector_table import DIAGNOSE
+from ganeti.node.collectors.diagnosis import NoDiagnosis
 
 _log = logging.getLogger(__name__)
 

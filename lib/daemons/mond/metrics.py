@@ -15,13 +15,14 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector as Source
 
-from ganeti import clock
-from ganeti.constants import mond, versions
-from ganeti.mond import agent as agents
-from ganeti.mond.agent import Agent
-from ganeti.mond.collectors import DIAGNOSE, KVM_RSS
-from ganeti.mond.diagnosis import NodeHealth
-from ganeti.storage.heartbeats import State
+from ganeti.base import clock
+from ganeti.base.constants import versions
+from ganeti.base.constants.protocols import mond
+from ganeti.daemons.mond import agent as agents
+from ganeti.daemons.mond.agent import Agent
+from ganeti.node.collectors.collector_table import DIAGNOSE, KVM_RSS
+from ganeti.node.collectors.diagnosis import NodeHealth
+from ganeti.node.storage.heartbeats import State
 
 _SECTOR_BYTES: Final = 512
 _MILLISECONDS: Final = 1000

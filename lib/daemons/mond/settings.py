@@ -9,9 +9,10 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.confd.client import ConfdClient
-from ganeti.constants import confd, disks, mond
+from ganeti.base import errors
+from ganeti.base.constants import disks
+from ganeti.base.constants.protocols import confd, mond
+from ganeti.protocols.confd.client import ConfdClient
 
 _log = logging.getLogger(__name__)
 

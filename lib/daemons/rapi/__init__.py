@@ -5,5 +5,5 @@
 input or output. ``openapi`` and ``schemas`` make the OpenAPI document of the table.
 ``users``, ``access`` and ``throttle`` decide who may do what. The
 application and its handlers call the master daemon. The main program of the daemon is
-``ganeti.server.rapi``. ``client`` needs none of the others.
+``ganeti.daemons.mains.rapi``. ``client`` needs none of the others.
 """

@@ -17,26 +17,26 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import errors
-from ganeti.clock import Clock
-from ganeti.http import parking
-from ganeti.luxi.client import ORIGIN
-from ganeti.rapi import (
-    access,
+from ganeti.base import errors
+from ganeti.base.clock import Clock
+from ganeti.daemons.rapi import (
     handlers,
     model,
     present,
     request_bodies,
     requests,
-    resources,
     waits,
 )
-from ganeti.rapi.authentication import Authenticator, unauthorized
-from ganeti.rapi.document import made_here
-from ganeti.rapi.handlers import Answer, Call, Master, Parts, Waiting
-from ganeti.rapi.model import Request, Resource
-from ganeti.rapi.problems import Refused, bad_request, forbidden
-from ganeti.rapi.users import User
+from ganeti.daemons.rapi.document import made_here
+from ganeti.daemons.rapi.handlers import Answer, Call, Master, Parts, Waiting
+from ganeti.daemons.rapi.model import Request, Resource
+from ganeti.daemons.rapi.problems import Refused, bad_request, forbidden
+from ganeti.daemons.rapi.resources import resource_table as resources
+from ganeti.daemons.rapi.rights import access
+from ganeti.daemons.rapi.rights.authentication import Authenticator, unauthorized
+from ganeti.daemons.rapi.rights.users import User
+from ganeti.protocols.http import parking
+from ganeti.protocols.luxi.client import ORIGIN
 
 _log = logging.getLogger(__name__)
 

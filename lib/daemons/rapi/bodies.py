@@ -1,11 +1,11 @@
-"""Bodies with a form of their own, as types; see `ganeti.rapi.model.Body`."""
+"""Bodies with a form of their own, as types; see `ganeti.daemons.rapi.model.Body`."""
 
 from typing import Annotated, Any, Literal
 
 import msgspec
 
-from ganeti import ht
-from ganeti.ht import Doc
+from ganeti.model import ht
+from ganeti.model.ht import Doc
 
 
 class Reinstall(msgspec.Struct, forbid_unknown_fields=True):

@@ -11,12 +11,12 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 import ganeti
-from ganeti import errors
+from ganeti.base import errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ganeti.process import Runner
+    from ganeti.base.process import Runner
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ _MAX_SIZE: Final = 4 << 20
 _PROGRAM: Final = """\
 import sys
 sys.path.insert(0, sys.argv[1])
-from ganeti.rapi import openapi
+from ganeti.daemons.rapi import openapi
 sys.stdout.write(openapi.encoded().decode())
 """
 
@@ -73,6 +73,6 @@ class Document:
 
 def made_here() -> bytes:
     """Return the document as JSON; the tables stay in memory."""
-    from ganeti.rapi import openapi
+    from ganeti.daemons.rapi import openapi
 
     return openapi.encoded()

@@ -1,7 +1,7 @@
 """Functions that answer requests which submit no job of their own.
 
-`HANDLERS` has them by the name in `ganeti.rapi.model.Resource.direct`. A handler gets
-the call and returns a JSON value, `Parts`, or an `Answer` with headers.
+`HANDLERS` has them by the name in `ganeti.daemons.rapi.model.Resource.direct`. A
+handler gets the call and returns a JSON value, `Parts`, or an `Answer` with headers.
 """
 
 import contextlib
@@ -14,14 +14,15 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from ganeti import errors, qlang
-from ganeti.constants import ecodes, jobqueue, nodes
-from ganeti.rapi import bodies, requests, waits
-from ganeti.rapi.model import Request, Resource
-from ganeti.rapi.pool import Stream
-from ganeti.rapi.problems import Refused, bad_request
-from ganeti.repair.incidents import MaintenanceState, as_listed
-from ganeti.repair.journal import Selection
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, jobqueue, nodes
+from ganeti.daemons.rapi import bodies, requests, waits
+from ganeti.daemons.rapi.model import Request, Resource
+from ganeti.daemons.rapi.pool import Stream
+from ganeti.daemons.rapi.problems import Refused, bad_request
+from ganeti.decisions.repair.incidents import MaintenanceState, as_listed
+from ganeti.decisions.repair.journal import Selection
+from ganeti.model import qlang
 
 #: Seconds for the job that lists operating systems.
 _OS_JOB_S: Final = 300.0
@@ -46,7 +47,7 @@ _RETRY: Final = {"Retry-After": "1"}
 
 
 class Master(Protocol):
-    """The calls of the master daemon; see `ganeti.rapi.pool.Pool`."""
+    """The calls of the master daemon; see `ganeti.daemons.rapi.pool.Pool`."""
 
     def call(
         self, method: str, args: Sequence[Any] = (), *, timeout_s: float | None = None
@@ -92,7 +93,7 @@ class Waiting:
     """An answer that comes when a job changes.
 
     Attributes:
-        args: of the method `ganeti.rapi.waits.METHOD`.
+        args: of the method `ganeti.daemons.rapi.waits.METHOD`.
     """
 
     args: list[Any]

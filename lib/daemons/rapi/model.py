@@ -126,7 +126,7 @@ class Job:
         renames: old name of a body member -> opcode parameter.
         forbidden: parameters that get status 403.
         adapt: makes the opcodes of resources that do not follow the general rule; None
-            for the rule, see `ganeti.rapi.requests`.
+            for the rule, see `ganeti.daemons.rapi.requests`.
         traced: whether the opcodes get the reason entry of this library.
     """
 
@@ -150,8 +150,8 @@ class Resource:
         result: type of the answer, an annotation.
         access: rights of which one is needed; none for anonymous requests.
         job: for resources that submit a job.
-        direct: name of the function in ``ganeti.rapi.handlers`` that answers other
-            resources.
+        direct: name of the function in ``ganeti.daemons.rapi.handlers`` that answers
+            other resources.
         options: further input of that function, such as the kind of object.
         arguments: query arguments.
         body: what the body may hold.

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import ht
-from ganeti.constants import versions
-from ganeti.rapi import bodies, model, schemas
-from ganeti.rapi.model import Argument, Body, Job, Kind, Resource
-from ganeti.rapi.resources import RESOURCES
-from ganeti.rapi.schemas import Schema
+from ganeti.base.constants import versions
+from ganeti.daemons.rapi import bodies, model, schemas
+from ganeti.daemons.rapi.model import Argument, Body, Job, Kind, Resource
+from ganeti.daemons.rapi.resources.resource_table import RESOURCES
+from ganeti.daemons.rapi.schemas import Schema
+from ganeti.model import ht
 
 _TITLE: Final = "Ganeti remote API"
 _ABOUT: Final = (

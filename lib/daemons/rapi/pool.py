@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.clock import Clock
-from ganeti.luxi import Client
+from ganeti.base import errors
+from ganeti.base.clock import Clock
+from ganeti.protocols.luxi import Client
 
 #: Seconds that an idle connection is kept: the daemon closes it after 60.
 _IDLE_S: Final = 30.0
@@ -66,7 +66,7 @@ class Pool:
     def call(
         self, method: str, args: Sequence[Any] = (), *, timeout_s: float | None = None
     ) -> Any:
-        """Call a method and return its result; see `ganeti.luxi.Client.call`."""
+        """Call a method and return its result; see `Client.call`."""
         with self._client() as client:
             return client.call(method, args, timeout_s=timeout_s)
 
@@ -74,7 +74,7 @@ class Pool:
         """Call a method and return the JSON text of its result in parts.
 
         Raises:
-            GenericError: see `ganeti.luxi.Client.stream`.
+            GenericError: see `ganeti.protocols.luxi.Client.stream`.
         """
         client = self._take()
         parts = client.stream(method, args)

@@ -7,8 +7,8 @@ already gives them nothing, so it needs no right of its own.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.rapi.handlers import Master
+from ganeti.base import errors
+from ganeti.daemons.rapi.handlers import Master
 
 #: Opcode -> kind of the object, member with its name, its parameters.
 _OBJECTS: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti.http import strict
-from ganeti.rapi.model import Resource
-from ganeti.rapi.problems import Refused, bad_request
+from ganeti.daemons.rapi.model import Resource
+from ganeti.daemons.rapi.problems import Refused, bad_request
+from ganeti.protocols.http import strict
 
 #: The content type of bodies.
 JSON: Final = "application/json"

@@ -8,10 +8,11 @@ before the master daemon sees it.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import errors, ht, opcodes
-from ganeti.rapi import bodies
-from ganeti.rapi.model import Body, Kind, Request, Resource
-from ganeti.rapi.problems import Refused, bad_request, forbidden
+from ganeti.base import errors
+from ganeti.daemons.rapi import bodies
+from ganeti.daemons.rapi.model import Body, Kind, Request, Resource
+from ganeti.daemons.rapi.problems import Refused, bad_request, forbidden
+from ganeti.model import ht, opcodes
 
 #: Version of the body of an instance creation.
 _CREATE_VERSION: Final = 1
@@ -143,7 +144,7 @@ def parameters(resource: Resource, body: Any) -> dict[str, Any]:
 
 
 def of_type(body: Any, kind: Any) -> Any:
-    """Return a body of its own form as a type of `ganeti.rapi.bodies`.
+    """Return a body of its own form as a type of `ganeti.daemons.rapi.bodies`.
 
     Raises:
         Refused: 400, it has another form.

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import opcodes
-from ganeti.constants import query as q
-from ganeti.ht import Doc
-from ganeti.opcodes.codec import HIDDEN
-from ganeti.query import RESOURCES
-from ganeti.rapi import fields
+from ganeti.base.constants import query as q
+from ganeti.daemons.rapi import fields
+from ganeti.master.query import RESOURCES
+from ganeti.model import opcodes
+from ganeti.model.ht import Doc
+from ganeti.model.opcodes.codec import HIDDEN
 
 Schema = dict[str, Any]
 

@@ -4,9 +4,9 @@ import logging
 import threading
 from typing import Final
 
-from ganeti import errors
-from ganeti.clock import Clock
-from ganeti.rapi.handlers import Master
+from ganeti.base import errors
+from ganeti.base.clock import Clock
+from ganeti.daemons.rapi.handlers import Master
 
 _log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti.luxi.shared import Done, SharedClient
-from ganeti.rapi.problems import Refused, bad_request
+from ganeti.daemons.rapi.problems import Refused, bad_request
+from ganeti.protocols.luxi.shared import Done, SharedClient
 
 METHOD: Final = "WaitForJobChange"
 #: Seconds of a wait, and until the master daemon counts as not answering.

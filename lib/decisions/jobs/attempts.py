@@ -8,7 +8,7 @@ At the highest priority the opcode waits without limit. Pure; see the locking do
 import functools
 from typing import Final, NamedTuple
 
-from ganeti.constants import jobqueue, locks
+from ganeti.base.constants import jobqueue, locks
 
 #: Each limit varies by this fraction, so competing jobs do not collide repeatedly.
 VARIATION: Final = 0.05

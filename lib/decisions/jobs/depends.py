@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from ganeti import errors, opcodes
-from ganeti.constants import ecodes
-from ganeti.jqueue.state import Status
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.decisions.jobs.state import Status
+from ganeti.model import opcodes
 
 #: The state of a job, live or archived; None if it is unknown.
 Lookup = Callable[[int], Status | None]

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ganeti import opcodes
-from ganeti.jqueue import filters, records, remote
-from ganeti.jqueue.records import Job, LogEntry
-from ganeti.jqueue.timers import Timer
-from ganeti.jqueue.transitions import CANCELED_TEXT
+from ganeti.base.timers import Timer
+from ganeti.decisions.jobs import filters, records, remote
+from ganeti.decisions.jobs.records import Job, LogEntry
+from ganeti.decisions.jobs.transitions import CANCELED_TEXT
+from ganeti.model import opcodes
 
 
 class Place(enum.Enum):
@@ -98,7 +98,8 @@ class Entry:
         attempt: index in the table of lock timeouts; None is without limit.
         blocked_by: running jobs that hold locks which the job needs.
         waits_for: unfinished jobs that the job depends on.
-        requester: who asked the remote API for the job, see `ganeti.jqueue.remote`.
+        requester: who asked the remote API for the job, see
+            `ganeti.decisions.jobs.remote`.
         size: bytes of its opcodes.
         slots: slots that the job takes while it runs, from its reasons and the rules.
         is_admitted: whether the job holds its slots.

@@ -9,9 +9,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ganeti import errors, qlang
-from ganeti.constants import query
-from ganeti.objects import FilterRule
+from ganeti.base import errors
+from ganeti.base.constants import query
+from ganeti.model import qlang
+from ganeti.model.objects import FilterRule
 
 ACTIONS: Final = ("ACCEPT", "PAUSE", "REJECT", "CONTINUE")
 RATE_LIMIT: Final = "RATE_LIMIT"

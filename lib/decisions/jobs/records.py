@@ -11,9 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import errors, opcodes
-from ganeti.jqueue import state
-from ganeti.jqueue.state import Status
+from ganeti.base import errors
+from ganeti.decisions.jobs import state
+from ganeti.decisions.jobs.state import Status
+from ganeti.model import opcodes
 
 #: Seconds and microseconds.
 Timestamp = tuple[int, int]
@@ -48,7 +49,7 @@ class JobOp(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     exec_timestamp: Timestamp | None = None
     end_timestamp: Timestamp | None = None
     #: Encoded JSON of a running opcode that a restarted master can continue, see
-    #: `ganeti.jqueue.executor.Callbacks.save_resumption`; null for all others.
+    #: `ganeti.master.jqueue.executor.Callbacks.save_resumption`; null for all others.
     resumption: msgspec.Raw = _NULL
 
     @property

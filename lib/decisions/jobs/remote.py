@@ -9,7 +9,7 @@ import collections
 from collections.abc import Iterable
 from typing import Final
 
-from ganeti import errors
+from ganeti.base import errors
 
 #: Source of the reason that says who asked the remote API for a job.
 SOURCE: Final = "gnt:daemon:rapi"

@@ -12,9 +12,9 @@ import itertools
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from ganeti.jqueue import filters
-from ganeti.jqueue.entry import Entry, Place
-from ganeti.objects import FilterRule
+from ganeti.decisions.jobs import filters
+from ganeti.decisions.jobs.entry import Entry, Place
+from ganeti.model.objects import FilterRule
 
 #: At equal priority, one of this many starts is of a job that has tried before.
 _TRIED_SHARE: Final = 4

@@ -1,15 +1,15 @@
 """States of opcodes and jobs, and all transitions between them.
 
 Pure: only `advance` changes an opcode's state. The effects of a change (time stamps,
-results of later opcodes) are in `ganeti.jqueue.transitions`.
+results of later opcodes) are in `ganeti.decisions.jobs.transitions`.
 """
 
 import enum
 from collections.abc import Iterable
 from typing import Final
 
-from ganeti import errors
-from ganeti.constants import jobqueue
+from ganeti.base import errors
+from ganeti.base.constants import jobqueue
 
 
 class Status(enum.StrEnum):

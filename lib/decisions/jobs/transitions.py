@@ -9,10 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import errors, opcodes
-from ganeti.jqueue import state
-from ganeti.jqueue.records import Job, JobOp, Timestamp, encode_value
-from ganeti.jqueue.state import Event, Status
+from ganeti.base import errors
+from ganeti.decisions.jobs import state
+from ganeti.decisions.jobs.records import Job, JobOp, Timestamp, encode_value
+from ganeti.decisions.jobs.state import Event, Status
+from ganeti.model import opcodes
 
 _replace = msgspec.structs.replace
 

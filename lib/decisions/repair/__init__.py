@@ -2,5 +2,5 @@
 
 The functions are pure. Tags of instances hold the state of repairs; ``tags`` documents
 their format. Loading the cluster, submitting jobs and setting tags is done in
-``ganeti.client.htools.harep``.
+``ganeti.commands.htools.harep``.
 """

@@ -10,11 +10,18 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ganeti.repair import journal
-from ganeti.repair.duties import Duties
-from ganeti.repair.journal import CLUSTER, GROUP, INSTANCE, NODE, Decision, Item
-from ganeti.repair.limits import MOVED_SHARE, Act, Automation
-from ganeti.repair.rounds import Job
+from ganeti.decisions.repair import journal
+from ganeti.decisions.repair.duties import Duties
+from ganeti.decisions.repair.journal import (
+    CLUSTER,
+    GROUP,
+    INSTANCE,
+    NODE,
+    Decision,
+    Item,
+)
+from ganeti.decisions.repair.limits import MOVED_SHARE, Act, Automation
+from ganeti.decisions.repair.rounds import Job
 
 _BALANCE: Final = "balance"
 

@@ -5,9 +5,13 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from ganeti.constants.iallocator import IALLOCATOR_MODE_ALLOC as _ALLOCATE
-from ganeti.constants.iallocator import IALLOCATOR_MODE_RELOC as _RELOCATE
-from ganeti.repair.tags import RepairKind
+from ganeti.base.constants.protocols.iallocator import (
+    IALLOCATOR_MODE_ALLOC as _ALLOCATE,
+)
+from ganeti.base.constants.protocols.iallocator import (
+    IALLOCATOR_MODE_RELOC as _RELOCATE,
+)
+from ganeti.decisions.repair.tags import RepairKind
 
 #: Disk templates whose data every node of the group can access.
 _SHARED: Final = frozenset({"sharedfile", "gluster", "rbd", "ext", "blockdev"})

@@ -12,8 +12,8 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from ganeti import errors
-from ganeti.constants import jobqueue
+from ganeti.base import errors
+from ganeti.base.constants import jobqueue
 
 #: Source of the entry in the reason trail of a job that names the round.
 REASON_SOURCE: Final = "gnt:journal"
@@ -75,7 +75,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
         ids: of the repair in the object's tags, or of the incident.
         nodes: names of other nodes that it is about.
         moves: whether the jobs move the instance.
-        limit: that refused it, see `ganeti.repair.limits`.
+        limit: that refused it, see `ganeti.decisions.repair.limits`.
     """
 
     kind: str

@@ -26,10 +26,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from ganeti.repair import journal, limits
-from ganeti.repair.journal import Decision, Item
-from ganeti.repair.limits import Act, Automation, Refusal
-from ganeti.repair.node_lives import (
+from ganeti.base.text import messages
+from ganeti.decisions.repair import journal, limits
+from ganeti.decisions.repair.journal import Decision, Item
+from ganeti.decisions.repair.limits import Act, Automation, Refusal
+from ganeti.decisions.repair.node_lives import (
     Death,
     DeathJob,
     DeathState,
@@ -39,7 +40,6 @@ from ganeti.repair.node_lives import (
     NodeView,
     Phase,
 )
-from ganeti.utils import messages
 
 #: Seconds of silence, and probes without an answer, until a node is fenced.
 #: A node daemon that restarts is away for 2 seconds.

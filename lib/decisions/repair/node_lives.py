@@ -1,6 +1,6 @@
 """Records about deaths of nodes: what is seen of a node, and what is remembered. Pure.
 
-`ganeti.repair.node_death` decides with them.
+`ganeti.decisions.repair.node_death` decides with them.
 """
 
 import enum
@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from ganeti.repair.limits import Automation
+from ganeti.decisions.repair.limits import Automation
 
 
 class Phase(enum.StrEnum):

@@ -10,9 +10,9 @@ import enum
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ganeti.repair import tags
-from ganeti.repair.diagnosis import Repair
-from ganeti.repair.tags import (
+from ganeti.decisions.repair import tags
+from ganeti.decisions.repair.diagnosis import Repair
+from ganeti.decisions.repair.tags import (
     FILE_TAG,
     RepairKind,
     RepairOutcome,

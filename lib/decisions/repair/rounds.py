@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti.constants.hooks import EXT_PLUGIN_MASK
-from ganeti.repair import journal
-from ganeti.repair.incidents import (
+from ganeti.base.constants.protocols.hooks import EXT_PLUGIN_MASK
+from ganeti.decisions.repair import journal
+from ganeti.decisions.repair.incidents import (
     EVACUATIONS_PER_HOUR,
     FAILED_PREFIX,
     READY_PREFIX,
@@ -26,8 +26,8 @@ from ganeti.repair.incidents import (
     IncidentState,
     MaintenanceState,
 )
-from ganeti.repair.journal import INSTANCE, NODE, Decision, Item
-from ganeti.repair.limits import Act, Automation
+from ganeti.decisions.repair.journal import INSTANCE, NODE, Decision, Item
+from ganeti.decisions.repair.limits import Act, Automation
 
 _HOUR_S: Final = 3600.0
 #: Incidents of one node that are kept at once: a report that changes all the time must

@@ -5,9 +5,9 @@ answers; `cluster` checks the configuration, `nodes` the answer of one node, `fi
 shared files across nodes, `disk_files` files of disks, `guest_files` those of firmware,
 `volumes` logical volumes and DRBD's minors, `instances` where instances run, and their
 disks, `n_plus_one` the memory for the loss of a node. Calls to nodes do not belong
-here, see ``cmdlib.cluster.verify_group``.
+here, see ``cluster.verification.verify_group``.
 """
 
-from ganeti.verify.report import Finding, Report
+from ganeti.decisions.verify.report import Finding, Report
 
 __all__ = ["Finding", "Report"]

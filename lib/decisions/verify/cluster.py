@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ganeti import errors, objects
-from ganeti.objects import params
-from ganeti.utils import messages, patterns
-from ganeti.verify.report import Report
+from ganeti.base import errors
+from ganeti.base.text import messages, patterns
+from ganeti.decisions.verify.report import Report
+from ganeti.model import objects
+from ganeti.model.objects import params
 
 _DAY_S: Final = 86400
 #: Disks of no instance that are named.

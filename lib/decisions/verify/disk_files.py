@@ -7,8 +7,8 @@ holds locks that the verification of its group waits for.
 from collections.abc import Mapping
 from typing import Final
 
-from ganeti import objects
-from ganeti.verify.report import Report
+from ganeti.decisions.verify.report import Report
+from ganeti.model import objects
 
 _SHARED: Final = "sharedfile"
 _FILE_TYPES: Final = ("file", _SHARED)

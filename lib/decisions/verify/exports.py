@@ -6,8 +6,9 @@ An export that is being made is written to all the time, so the node does not co
 from collections.abc import Mapping
 from typing import Final
 
-from ganeti import _buildconf, objects
-from ganeti.verify.report import Report
+from ganeti import _buildconf
+from ganeti.decisions.verify.report import Report
+from ganeti.model import objects
 
 _TEXTS: Final = {
     "unfinished": "was not finished, and nothing has written to it for an hour; remove"

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Mapping
 
-from ganeti import objects
-from ganeti.constants.misc import V_CLUSTER_VIRT_PATH_PREFIX
-from ganeti.verify.report import Report
+from ganeti.base.constants.misc import V_CLUSTER_VIRT_PATH_PREFIX
+from ganeti.decisions.verify.report import Report
+from ganeti.model import objects
 
 
 def compare(

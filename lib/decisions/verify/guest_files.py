@@ -7,8 +7,8 @@ TPMs and of shared directories.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from ganeti import objects
-from ganeti.verify.report import Report
+from ganeti.decisions.verify.report import Report
+from ganeti.model import objects
 
 STUCK: Final = "stuck"
 #: A file, a process, or progress, and the consequence of its loss.

@@ -4,11 +4,11 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ganeti import objects
-from ganeti.constants import disks as disk_constants
-from ganeti.objects import params
-from ganeti.verify import mirrors
-from ganeti.verify.report import Report
+from ganeti.base.constants import disks as disk_constants
+from ganeti.decisions.verify import mirrors
+from ganeti.decisions.verify.report import Report
+from ganeti.model import objects
+from ganeti.model.objects import params
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from ganeti import objects
+from ganeti.model import objects
 
 #: A word of the kernel; it is shown.
 _Word = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z]{1,24}\Z")]

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ganeti import objects
-from ganeti.constants import disks as disk_constants
-from ganeti.objects import params
-from ganeti.verify.report import Report
+from ganeti.base.constants import disks as disk_constants
+from ganeti.decisions.verify.report import Report
+from ganeti.model import objects
+from ganeti.model.objects import params
 
 
 def n_plus_one(

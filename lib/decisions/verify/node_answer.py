@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
-from ganeti.constants import nodeverify
+from ganeti.base.constants.protocols import nodeverify
 
 _TEXTS: Final = list[str]
 _FAILURES: Final = dict[str, str]

@@ -1,13 +1,14 @@
-"""Checks of one node's answer, in the forms of `ganeti.verify.node_answer`."""
+"""Checks of one node's answer, in the forms of `verify.node_answer`."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import objects
-from ganeti.constants import nodes as constants
-from ganeti.constants import nodeverify, versions
-from ganeti.verify.report import Report
+from ganeti.base.constants import nodes as constants
+from ganeti.base.constants import versions
+from ganeti.base.constants.protocols import nodeverify
+from ganeti.decisions.verify.report import Report
+from ganeti.model import objects
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from ganeti.constants.verify import CODES
+from ganeti.base.constants.verify import CODES
 
 ERROR: Final = "ERROR"
 WARNING: Final = "WARNING"

@@ -9,11 +9,12 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import errors, objects
-from ganeti.constants import nodeverify
-from ganeti.objects import params
-from ganeti.utils import patterns
-from ganeti.verify.report import Report
+from ganeti.base import errors
+from ganeti.base.constants.protocols import nodeverify
+from ganeti.base.text import patterns
+from ganeti.decisions.verify.report import Report
+from ganeti.model import objects
+from ganeti.model.objects import params
 
 _PLAIN: Final = "plain"
 #: Part by which physical volumes of exclusive storage may be smaller than the largest.

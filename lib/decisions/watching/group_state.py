@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import errors
+from ganeti.base import errors
 
 _KINDS: Final = ("restart", "cleanup")
 

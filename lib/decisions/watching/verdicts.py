@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from ganeti.constants import instance as constants
-from ganeti.watcher.records import (
+from ganeti.base.constants import instance as constants
+from ganeti.decisions.watching.group_state import (
     NO_ATTEMPTS,
     NO_RECORD,
     Attempts,

@@ -3,12 +3,12 @@
 import sys
 from collections.abc import Sequence
 
-from ganeti import errors
-from ganeti.cli import error_text
-from ganeti.cli.context import ClientEffects, CommandContext, real_effects
-from ganeti.cli.model import Command, Program
-from ganeti.constants import exitcodes
-from ganeti.tools.burnin import probes, rounds, settings
+from ganeti.base import errors
+from ganeti.base.constants import exitcodes
+from ganeti.commands.cli.context import ClientEffects, CommandContext, real_effects
+from ganeti.commands.cli.model import Command, Program
+from ganeti.commands.cli.output import error_text
+from ganeti.devel.burnin import probes, rounds, settings
 
 _COMMAND = Command(settings.NAME, "try the operations of a cluster")
 _PROGRAM = Program(settings.NAME, "Burn-in of a cluster", (_COMMAND,))

@@ -5,11 +5,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ganeti import errors, ssconf
-from ganeti.confd import ConfdClient
-from ganeti.constants import confd, daemons
-from ganeti.pathutils import Paths
-from ganeti.utils import files, netutils
+from ganeti.base import errors
+from ganeti.base.constants import daemons
+from ganeti.base.constants.protocols import confd
+from ganeti.base.filesystem import files
+from ganeti.base.net import netutils
+from ganeti.base.pathutils import Paths
+from ganeti.protocols import ssconf
+from ganeti.protocols.confd import ConfdClient
 
 _DAEMON: Final = "ganeti-confd"
 _HTTP_PORT: Final = 80

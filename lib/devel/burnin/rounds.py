@@ -3,11 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ganeti import errors
-from ganeti.cli import error_text, jobs, listing
-from ganeti.cli.context import CommandContext
-from ganeti.tools.burnin import steps
-from ganeti.tools.burnin.settings import Settings
+from ganeti.base import errors
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import error_text, listing
+from ganeti.commands.cli.waiting import jobs
+from ganeti.devel.burnin import steps
+from ganeti.devel.burnin.settings import Settings
 
 #: ``(instance, seconds)`` -> None; raises ProbeError.
 AskGuest = Callable[[str, float], None]

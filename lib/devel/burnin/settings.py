@@ -4,10 +4,11 @@ import argparse
 import dataclasses
 from typing import Any, Final, NoReturn
 
-from ganeti import errors
-from ganeti.cli import values
-from ganeti.constants import disks, hypervisors, versions
-from ganeti.utils import arguments
+from ganeti.base import errors
+from ganeti.base.constants import disks, versions
+from ganeti.base.constants.parameters import hypervisors
+from ganeti.base.text import arguments
+from ganeti.commands.cli import values
 
 NAME: Final = "burnin"
 REBOOT_TYPES: Final = ("hard", "soft", "full")

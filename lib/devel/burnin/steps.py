@@ -8,9 +8,9 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ganeti.cli.jobs import Op, op
-from ganeti.constants import disks
-from ganeti.tools.burnin.settings import Settings
+from ganeti.base.constants import disks
+from ganeti.commands.cli.waiting.jobs import Op, op
+from ganeti.devel.burnin.settings import Settings
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,5 +2,5 @@
 
 `scenarios` has the drills, `site` the cluster that they are played on, `runner` plays
 and judges one, `proof` reads what the guest has written, `report` sums up. The node
-death itself is the product's: ``ganeti.repair.node_death`` decides it.
+death itself is the product's: ``ganeti.decisions.repair.node_death`` decides it.
 """

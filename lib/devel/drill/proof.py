@@ -10,7 +10,7 @@ import itertools
 import re
 from typing import Final, NamedTuple
 
-from ganeti import errors
+from ganeti.base import errors
 
 SECTOR: Final = 512
 #: Most boots that are read.

@@ -5,13 +5,13 @@ import time
 from collections.abc import Iterator
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.repair.journal import Decision, Entry
-from ganeti.vcluster.drill import proof
-from ganeti.vcluster.drill.report import Result
-from ganeti.vcluster.drill.scenarios import DRILLS, WATCHED_S, Drill, End
-from ganeti.vcluster.drill.site import GUEST, Site
-from ganeti.vcluster.drill.witness import Witness
+from ganeti.base import errors
+from ganeti.decisions.repair.journal import Decision, Entry
+from ganeti.devel.drill import proof
+from ganeti.devel.drill.report import Result
+from ganeti.devel.drill.scenarios import DRILLS, WATCHED_S, Drill, End
+from ganeti.devel.drill.site import GUEST, Site
+from ganeti.devel.drill.witness import Witness
 
 #: Most seconds until a guest of a dead node runs again.
 RECOVERY_S: Final = 180.0

@@ -4,10 +4,10 @@ import enum
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from ganeti.repair import node_death
-from ganeti.repair.node_lives import Phase
-from ganeti.vcluster.drill.site import GUEST, Site
-from ganeti.vcluster.layout import Node
+from ganeti.decisions.repair import node_death
+from ganeti.decisions.repair.node_lives import Phase
+from ganeti.devel.drill.site import GUEST, Site
+from ganeti.devel.vcluster.layout import Node
 
 #: Seconds for which a node that is alive is watched: longer than a silence that fences.
 WATCHED_S: Final = 2 * node_death.SILENCE_S

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from ganeti import errors
-from ganeti.constants import ecodes, exitcodes
-from ganeti.vcluster.drill import report
-from ganeti.vcluster.drill.report import Result
-from ganeti.vcluster.drill.runner import Trial
-from ganeti.vcluster.drill.scenarios import DRILLS, PAIRABLE
-from ganeti.vcluster.drill.site import Site
-from ganeti.vcluster.layout import Layout
-from ganeti.vcluster.nodes import NodeControl
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, exitcodes
+from ganeti.devel.drill import report
+from ganeti.devel.drill.report import Result
+from ganeti.devel.drill.runner import Trial
+from ganeti.devel.drill.scenarios import DRILLS, PAIRABLE
+from ganeti.devel.drill.site import Site
+from ganeti.devel.vcluster.layout import Layout
+from ganeti.devel.vcluster.nodes import NodeControl
 
 Load = Callable[[], tuple[Layout, NodeControl]]
 

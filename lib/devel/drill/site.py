@@ -16,17 +16,19 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from ganeti import _buildconf, errors, luxi
-from ganeti.constants import ecodes
-from ganeti.hypervisor.kvm.qmp import Qmp
-from ganeti.repair import journal
-from ganeti.repair.journal import Entry
-from ganeti.repair.node_lives import Death, DeathState
-from ganeti.utils import files
-from ganeti.vcluster import etcd, isolation, network
-from ganeti.vcluster.drill import proof
-from ganeti.vcluster.layout import DOMAIN, Layout, Node
-from ganeti.vcluster.nodes import NodeControl
+from ganeti import _buildconf
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.filesystem import files
+from ganeti.decisions.repair import journal
+from ganeti.decisions.repair.journal import Entry
+from ganeti.decisions.repair.node_lives import Death, DeathState
+from ganeti.devel.drill import proof
+from ganeti.devel.vcluster import etcd, isolation, network
+from ganeti.devel.vcluster.layout import DOMAIN, Layout, Node
+from ganeti.devel.vcluster.nodes import NodeControl
+from ganeti.node.hypervisor.kvm.qmp import Qmp
+from ganeti.protocols import luxi
 
 T = TypeVar("T")
 GUEST: Final = f"drill.{DOMAIN}"

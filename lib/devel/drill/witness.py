@@ -10,9 +10,9 @@ import threading
 import time
 from typing import Any, Final, Protocol, Self
 
-from ganeti import errors
-from ganeti.vcluster.drill import proof
-from ganeti.vcluster.layout import Node
+from ganeti.base import errors
+from ganeti.devel.drill import proof
+from ganeti.devel.vcluster.layout import Node
 
 _JOB: Final = ({"OP_ID": "OP_TEST_DELAY", "duration": 0.001, "on_master": True},)
 #: Seconds between two jobs.

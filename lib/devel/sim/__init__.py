@@ -7,9 +7,9 @@ when everybody waits, and people and faults come from a list of events. No decis
 made here.
 """
 
-from ganeti.sim.description import ClusterDescription
-from ganeti.sim.events import Event, parse_events
-from ganeti.sim.simulation import Report, Simulation
+from ganeti.devel.sim.description import ClusterDescription
+from ganeti.devel.sim.events import Event, parse_events
+from ganeti.devel.sim.simulation import Report, Simulation
 
 __all__ = [
     "ClusterDescription",

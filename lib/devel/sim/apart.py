@@ -15,18 +15,18 @@ from typing import IO, Final
 import msgspec
 
 import ganeti
-from ganeti import errors
-from ganeti.constants import ecodes
-from ganeti.sim.description import ClusterDescription
-from ganeti.sim.events import Event
-from ganeti.sim.simulation import Report, Simulation
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.devel.sim.description import ClusterDescription
+from ganeti.devel.sim.events import Event
+from ganeti.devel.sim.simulation import Report, Simulation
 
 #: Largest seed that Python takes for its hashes.
 MAX_SEED: Final = 4_294_967_295
 _PROGRAM: Final = """\
 import sys
 sys.path.insert(0, sys.argv[1])
-from ganeti.sim import apart
+from ganeti.devel.sim import apart
 apart.main(sys.stdin.buffer, sys.stdout.buffer)
 """
 

@@ -12,21 +12,23 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
-from ganeti import errors, objects, pathutils
-from ganeti.constants import confd
-from ganeti.htools.model.cluster import DataError
-from ganeti.maintd import diagnoses, instances, node_deaths, service
-from ganeti.maintd.diagnoses import Diagnosis, Place, RefusedError
-from ganeti.maintd.passes import Passes
-from ganeti.mond import reports
-from ganeti.process import Runner
-from ganeti.repair import journal
-from ganeti.repair.node_death import HOUR_S
-from ganeti.sim.hardware import Hardware, Machine
-from ganeti.sim.master import Client, Master
-from ganeti.sim.scheduler import Scheduler
-from ganeti.ssconf import SimpleStore
-from ganeti.watcher import effects, expired_part, group_part, records, repair_part
+from ganeti.automation.maintenance import diagnoses, instances, node_deaths, service
+from ganeti.automation.maintenance.diagnoses import Diagnosis, Place, RefusedError
+from ganeti.automation.maintenance.passes import Passes
+from ganeti.automation.watcher import effects, expired_part, group_part, repair_part
+from ganeti.base import errors, pathutils
+from ganeti.base.constants.protocols import confd
+from ganeti.base.process import Runner
+from ganeti.decisions.htools.model.cluster import DataError
+from ganeti.decisions.repair import journal
+from ganeti.decisions.repair.node_death import HOUR_S
+from ganeti.decisions.watching import group_state as records
+from ganeti.devel.sim.hardware import Hardware, Machine
+from ganeti.devel.sim.master import Client, Master
+from ganeti.devel.sim.scheduler import Scheduler
+from ganeti.model import objects
+from ganeti.node.collectors import reports
+from ganeti.protocols.ssconf import SimpleStore
 
 _log = logging.getLogger(__name__)
 

@@ -5,18 +5,18 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import errors
-from ganeti.cli import listing
-from ganeti.cli.context import CommandContext
-from ganeti.constants import ecodes, exitcodes
-from ganeti.sim import apart, live, policy
-from ganeti.sim import description as descriptions
-from ganeti.sim import events as event_forms
-from ganeti.sim.events import Event
-from ganeti.sim.live import LiveCluster
-from ganeti.sim.policy import Difference
-from ganeti.sim.simulation import InstanceEnd, Report
-from ganeti.sim.timeline import span
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, exitcodes
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import listing
+from ganeti.devel.sim import apart, live, policy
+from ganeti.devel.sim import description as descriptions
+from ganeti.devel.sim import events as event_forms
+from ganeti.devel.sim.events import Event
+from ganeti.devel.sim.live import LiveCluster
+from ganeti.devel.sim.policy import Difference
+from ganeti.devel.sim.simulation import InstanceEnd, Report
+from ganeti.devel.sim.timeline import span
 
 #: Seconds before progress is shown.
 _QUIET_S: Final = 2.0

@@ -11,14 +11,16 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import errors, objects
-from ganeti.bootstrap import initial_config
+from ganeti.base import errors
+from ganeti.base.constants import disks as disk_constants
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.protocols import mond
+from ganeti.bootstrap.init import initial_config
 from ganeti.bootstrap.options import InitOptions
-from ganeti.constants import disks as disk_constants
-from ganeti.constants import ecodes, mond
-from ganeti.repair import duties
-from ganeti.repair import limits as automation_limits
-from ganeti.sim.hardware import Machine
+from ganeti.decisions.repair import duties
+from ganeti.decisions.repair import limits as automation_limits
+from ganeti.devel.sim.hardware import Machine
+from ganeti.model import objects
 
 _NAMESPACE: Final = uuid.UUID("6f1f3a52-8f0e-4a3b-9b7b-0d4f4b5d7a11")
 _HELPER: Final = "/usr/lib/ganeti/oob-simulated"

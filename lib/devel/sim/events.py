@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from ganeti import errors
-from ganeti.constants import ecodes
-from ganeti.sim.hardware import Helper
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.devel.sim.hardware import Helper
 
 _TIME: Final = re.compile(r"(?P<number>[0-9]{1,7}(?:\.[0-9]{1,3})?)(?P<unit>[smhd]?)")
 _UNITS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}

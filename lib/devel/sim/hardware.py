@@ -1,8 +1,8 @@
 """The machines of a simulated cluster: power, network, guests and disks.
 
 This is the truth, which the configuration of the cluster only claims. Machines are
-named as their nodes. Nothing here decides; `ganeti.sim.nodes` answers node calls from
-it, `ganeti.sim.events` changes it.
+named as their nodes. Nothing here decides; `ganeti.devel.sim.nodes` answers node calls
+from it, `ganeti.devel.sim.events` changes it.
 """
 
 import collections

@@ -17,12 +17,12 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import objects
-from ganeti.jqueue import records
-from ganeti.objects import Instance, Update
-from ganeti.repair import journal
-from ganeti.sim.automatons import WATCHER_S
-from ganeti.sim.hardware import Hardware
+from ganeti.decisions.jobs import records
+from ganeti.decisions.repair import journal
+from ganeti.devel.sim.automatons import WATCHER_S
+from ganeti.devel.sim.hardware import Hardware
+from ganeti.model import objects
+from ganeti.model.objects import Instance, Update
 from ganeti.store import Change
 
 _PREFIX: Final = "ganeti:watcher:autorepair:"

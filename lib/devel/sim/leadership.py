@@ -2,24 +2,26 @@
 
 With the store in etcd a lease says who is master. It ends when the master daemon or its
 machine stops, or does not reach the majority of the servers any more; then a candidate
-takes over, as ``ganeti-standby`` does. The rules are those of `ganeti.quorum` and
-`ganeti.bootstrap.etcd_failover`; the servers are simulated as machines that answer, one
-on each master candidate. With the store in files only a person makes another node the
-master.
+takes over, as ``ganeti-standby`` does. The rules are those of `ganeti.decisions.quorum`
+and `ganeti.automation.failover.etcd_failover`; the servers are simulated as machines
+that answer, one on each master candidate. With the store in files only a person makes
+another node the master.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Final, cast
 
-from ganeti import config, errors, quorum
-from ganeti.bootstrap import etcd_failover
-from ganeti.clock import Clock
-from ganeti.objects import Node
-from ganeti.quorum import Copy, Election, Voters
-from ganeti.sim.hardware import Hardware
-from ganeti.sim.master import Master
-from ganeti.sim.scheduler import Scheduler
-from ganeti.sim.store import Data, SimulatedStore
+from ganeti.automation.failover import etcd_failover
+from ganeti.base import errors
+from ganeti.base.clock import Clock
+from ganeti.decisions import quorum
+from ganeti.decisions.quorum import Copy, Election, Voters
+from ganeti.devel.sim.hardware import Hardware
+from ganeti.devel.sim.master import Master
+from ganeti.devel.sim.scheduler import Scheduler
+from ganeti.devel.sim.store import Data, SimulatedStore
+from ganeti.master import config
+from ganeti.model.objects import Node
 from ganeti.store import Store
 from ganeti.store.etcd.lease import TTL_S
 

@@ -10,11 +10,11 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from ganeti import errors
-from ganeti.constants import disks as disk_constants
-from ganeti.constants import oob
-from ganeti.repair import duties
-from ganeti.sim.description import (
+from ganeti.base import errors
+from ganeti.base.constants import disks as disk_constants
+from ganeti.base.constants.protocols import oob
+from ganeti.decisions.repair import duties
+from ganeti.devel.sim.description import (
     ETCD,
     FILE,
     META_MIB,

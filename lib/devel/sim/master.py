@@ -13,19 +13,24 @@ from typing import Any, Final, Self, cast
 
 import msgspec
 
-from ganeti import errors, jqueue, locking, luxi, mcpu, pathutils, query
-from ganeti.clock import Clock
-from ganeti.cmdlib.unit_table import UNITS
-from ganeti.jqueue.documents import Documents
-from ganeti.jqueue.entry import Entry, to_json_form
-from ganeti.jqueue.pool import WorkerPool
-from ganeti.jqueue.timers import Timer, Timers
-from ganeti.masterd import MasterDeps, calls, interrupted
-from ganeti.objects import Snapshot
-from ganeti.sim.hardware import Hardware
-from ganeti.sim.nodes import SimulatedRunner
-from ganeti.sim.scheduler import Scheduler, Task, TaskEnded
-from ganeti.sim.store import Data, SimulatedStore
+from ganeti.base import errors, pathutils
+from ganeti.base.clock import Clock
+from ganeti.base.timers import Timer, Timers
+from ganeti.daemons.masterd import MasterDeps
+from ganeti.daemons.masterd.duties import interrupted
+from ganeti.daemons.masterd.methods import calls
+from ganeti.decisions.jobs.entry import Entry, to_json_form
+from ganeti.devel.sim.hardware import Hardware
+from ganeti.devel.sim.nodes import SimulatedRunner
+from ganeti.devel.sim.scheduler import Scheduler, Task, TaskEnded
+from ganeti.devel.sim.store import Data, SimulatedStore
+from ganeti.master import jqueue, locking, query
+from ganeti.master.jqueue.documents import Documents
+from ganeti.master.jqueue.pool import WorkerPool
+from ganeti.model.objects import Snapshot
+from ganeti.operations import mcpu
+from ganeti.operations.unit_table import UNITS
+from ganeti.protocols import luxi
 from ganeti.store import Store
 
 #: Seconds between two attempts to get locks that others hold.
@@ -353,7 +358,7 @@ class Client(luxi.Client):
         self._master = master
 
     def call(self, method: str, args: Sequence[Any] = (), **_options: Any) -> Any:
-        """Send a request, see `ganeti.luxi.Client`."""
+        """Send a request, see `ganeti.protocols.luxi.Client`."""
         return self._master.call(method, args)
 
     def __enter__(self) -> Self:

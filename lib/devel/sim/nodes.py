@@ -1,23 +1,25 @@
 """Node calls of a simulated cluster, answered from the state of its machines.
 
-Acts that nobody simulates succeed, with the answers of `ganeti.rpc.table` for a dry
-run. A machine that is off, frozen or cut off does not answer, which takes the time that
-a connection has. Effects on guests happen when the call arrives: an answer can be lost.
+Acts that nobody simulates succeed, with the answers of `ganeti.protocols.rpc.table` for
+a dry run. A machine that is off, frozen or cut off does not answer, which takes the
+time that a connection has. Effects on guests happen when the call arrives: an answer
+can be lost.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import objects
-from ganeti.constants import disks as disk_constants
-from ganeti.constants import oob, timeouts, versions
-from ganeti.mcpu import dry_run_policy
-from ganeti.objects import params
-from ganeti.rpc import PROCEDURES, Result, Runner, wire
-from ganeti.rpc.result import OFFLINE_TEXT
-from ganeti.rpc.table import TIMEOUTS
-from ganeti.sim.hardware import SEND_MIB_S, Disk, Guest, Hardware, Helper, Machine
-from ganeti.sim.scheduler import Scheduler
+from ganeti.base.constants import disks as disk_constants
+from ganeti.base.constants import timeouts, versions
+from ganeti.base.constants.protocols import oob
+from ganeti.devel.sim.hardware import SEND_MIB_S, Disk, Guest, Hardware, Helper, Machine
+from ganeti.devel.sim.scheduler import Scheduler
+from ganeti.model import objects
+from ganeti.model.objects import params
+from ganeti.operations.mcpu import dry_run_policy
+from ganeti.protocols.rpc import PROCEDURES, Result, Runner, wire
+from ganeti.protocols.rpc.result import OFFLINE_TEXT
+from ganeti.protocols.rpc.table import TIMEOUTS
 
 Args = Sequence[Any]
 #: Templates whose disks take space of the machines that have them.

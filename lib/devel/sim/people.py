@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.sim.events import Event
-from ganeti.sim.hardware import Hardware, Helper
-from ganeti.sim.invariants import Invariants
-from ganeti.sim.leadership import Leadership
-from ganeti.sim.master import Master
-from ganeti.sim.scheduler import Scheduler
+from ganeti.base import errors
+from ganeti.devel.sim.events import Event
+from ganeti.devel.sim.hardware import Hardware, Helper
+from ganeti.devel.sim.invariants import Invariants
+from ganeti.devel.sim.leadership import Leadership
+from ganeti.devel.sim.master import Master
+from ganeti.devel.sim.scheduler import Scheduler
 
 #: Seconds in which a machine with the master daemon boots.
 BOOT_S: Final = 30.0

@@ -9,19 +9,19 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ganeti import errors
-from ganeti.cli.values import split_commas
-from ganeti.constants import ecodes
-from ganeti.repair import duties, limits
-from ganeti.repair.tags import PREFIX, RepairKind
-from ganeti.sim.description import (
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.commands.cli.values import split_commas
+from ganeti.decisions.repair import duties, limits
+from ganeti.decisions.repair.tags import PREFIX, RepairKind
+from ganeti.devel.sim.description import (
     ETCD,
     FILE,
     ClusterDescription,
     GroupDescription,
     InstanceDescription,
 )
-from ganeti.sim.events import duration
+from ganeti.devel.sim.events import duration
 
 NODE_DEATH: Final = "node-death"
 FREEZE: Final = "freeze"

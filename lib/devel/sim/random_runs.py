@@ -3,7 +3,7 @@
 import random
 from typing import Final
 
-from ganeti.sim.description import (
+from ganeti.devel.sim.description import (
     ETCD,
     FILE,
     ClusterDescription,
@@ -11,9 +11,9 @@ from ganeti.sim.description import (
     InstanceDescription,
     NodeDescription,
 )
-from ganeti.sim.events import Event, parse_event
-from ganeti.sim.hardware import Helper
-from ganeti.sim.simulation import Report, Simulation
+from ganeti.devel.sim.events import Event, parse_event
+from ganeti.devel.sim.hardware import Helper
+from ganeti.devel.sim.simulation import Report, Simulation
 
 #: Simulated seconds of a run: half an hour of faults, and time to settle.
 FAULTS_S: Final = 1800.0

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from ganeti import errors
+from ganeti.base import errors
 
 #: Real seconds that a task may compute before the simulation is given up: it waits for
 #: something that no virtual time brings.

@@ -8,22 +8,22 @@ from typing import Final
 
 import msgspec
 
-from ganeti.objects import Instance
-from ganeti.repair import journal
-from ganeti.sim import description as descriptions
-from ganeti.sim import events as event_forms
-from ganeti.sim.automatons import WATCHER_S, Automatons
-from ganeti.sim.description import ClusterDescription
-from ganeti.sim.events import Event
-from ganeti.sim.hardware import Guest, Hardware
-from ganeti.sim.invariants import Invariants
-from ganeti.sim.leadership import Leadership
-from ganeti.sim.master import Master
-from ganeti.sim.nodes import mirrors
-from ganeti.sim.people import People
-from ganeti.sim.scheduler import Scheduler
-from ganeti.sim.store import Data
-from ganeti.sim.timeline import Line, Timeline
+from ganeti.decisions.repair import journal
+from ganeti.devel.sim import description as descriptions
+from ganeti.devel.sim import events as event_forms
+from ganeti.devel.sim.automatons import WATCHER_S, Automatons
+from ganeti.devel.sim.description import ClusterDescription
+from ganeti.devel.sim.events import Event
+from ganeti.devel.sim.hardware import Guest, Hardware
+from ganeti.devel.sim.invariants import Invariants
+from ganeti.devel.sim.leadership import Leadership
+from ganeti.devel.sim.master import Master
+from ganeti.devel.sim.nodes import mirrors
+from ganeti.devel.sim.people import People
+from ganeti.devel.sim.scheduler import Scheduler
+from ganeti.devel.sim.store import Data
+from ganeti.devel.sim.timeline import Line, Timeline
+from ganeti.model.objects import Instance
 from ganeti.store import Change
 
 #: Begin of simulations, seconds since 1970.

@@ -9,9 +9,9 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
-from ganeti import errors
-from ganeti.objects import Snapshot, Update
-from ganeti.quorum import Term
+from ganeti.base import errors
+from ganeti.decisions.quorum import Term
+from ganeti.model.objects import Snapshot, Update
 from ganeti.store import Change, ChangeSet, CopyState, Done
 from ganeti.store.fork import ForkBatch
 

@@ -10,11 +10,12 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import errors, objects
-from ganeti.constants import misc
-from ganeti.jqueue import records
-from ganeti.objects import Node, Update
-from ganeti.repair.journal import Entry, Item
+from ganeti.base import errors
+from ganeti.base.constants import misc
+from ganeti.decisions.jobs import records
+from ganeti.decisions.repair.journal import Entry, Item
+from ganeti.model import objects
+from ganeti.model.objects import Node, Update
 from ganeti.store import Change, Document
 
 _UUID: Final = re.compile(misc.UUID_REGEX.strip("^$"))

@@ -19,15 +19,15 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.utils import files, filewatch
-from ganeti.vcluster import isolation
-from ganeti.vcluster.layout import Layout, Node
+from ganeti.base import errors
+from ganeti.base.filesystem import files, filewatch
+from ganeti.devel.vcluster import isolation
+from ganeti.devel.vcluster.layout import Layout, Node
 
 _log = logging.getLogger(__name__)
 COMMAND: Final = "power-agent"
 _READY: Final = b"ready\n"
-#: File in a simple node's root. `ganeti.backend.power` writes it; that module is too
+#: File in a simple node's root. `ganeti.node.calls.power` writes it; that module is too
 #: slow to import here.
 RESET_REQUEST: Final = "power-cycle"
 #: A power cycle starts all daemons of a node again.

@@ -10,14 +10,15 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from ganeti import _buildconf, errors
-from ganeti.constants import exitcodes, versions
-from ganeti.process import SystemRunner
-from ganeti.utils import arguments
-from ganeti.vcluster import agent, isolation, lifecycle, power, serial, status
-from ganeti.vcluster import layout as layout_module
-from ganeti.vcluster.interrupts import Interrupts
-from ganeti.vcluster.nodes import NodeControl
+from ganeti import _buildconf
+from ganeti.base import errors
+from ganeti.base.constants import exitcodes, versions
+from ganeti.base.process import SystemRunner
+from ganeti.base.text import arguments
+from ganeti.devel.vcluster import agent, isolation, lifecycle, power, serial, status
+from ganeti.devel.vcluster import layout as layout_module
+from ganeti.devel.vcluster.interrupts import Interrupts
+from ganeti.devel.vcluster.nodes import NodeControl
 
 _DESCRIPTION: Final = """
 Runs a virtual cluster: many nodes as real daemons on this machine.
@@ -257,7 +258,7 @@ def _up(args: argparse.Namespace) -> int:
 
 
 def _start_etcd(layout: layout_module.Layout, timer: lifecycle.StepTimer) -> None:
-    from ganeti.vcluster import etcd
+    from ganeti.devel.vcluster import etcd
 
     etcd.start_all(layout)
     timer.step(f"{etcd.COUNT} servers of etcd: {etcd.servers(layout)}")
@@ -267,13 +268,13 @@ def _store(args: argparse.Namespace, layout: layout_module.Layout) -> str | None
     """Return the address of the store of the new cluster; None for files."""
     if args.store != "etcd":
         return None
-    from ganeti.vcluster import etcd
+    from ganeti.devel.vcluster import etcd
 
     return str(etcd.servers(layout))
 
 
 def _etcd(args: argparse.Namespace) -> int:
-    from ganeti.vcluster import etcd
+    from ganeti.devel.vcluster import etcd
 
     layout, _control = _load(args)
     number = args.member - 1
@@ -316,7 +317,7 @@ def _create(
 ) -> None:
     # Imported here because it is slow and only this command needs it.
     with _interrupts(args).deferred():
-        from ganeti.vcluster import create
+        from ganeti.devel.vcluster import create
 
     given = args.hypervisors
     settings = create.Settings(
@@ -342,7 +343,7 @@ def _create(
 def _create_inside(args: argparse.Namespace) -> int:
     """Create the cluster, in the first node's namespaces."""
     with _interrupts(args).deferred():
-        from ganeti.vcluster import create
+        from ganeti.devel.vcluster import create
 
     layout = layout_module.Layout.load(args.directory)
     settings = create.Settings(
@@ -463,14 +464,14 @@ def _agent(args: argparse.Namespace) -> int:
 
 def _drill(args: argparse.Namespace) -> int:
     with _interrupts(args).deferred():
-        from ganeti.vcluster.drill import session
+        from ganeti.devel.drill import session
 
     return session.run(args, lambda: _load(args), _print)
 
 
 def _partition(args: argparse.Namespace) -> int:
     # Importing netlink takes longer than most commands.
-    from ganeti.vcluster import network
+    from ganeti.devel.vcluster import network
 
     layout, _control = _load(args)
     _require_isolated(layout, "partition")
@@ -484,7 +485,7 @@ def _partition(args: argparse.Namespace) -> int:
 
 
 def _heal(args: argparse.Namespace) -> int:
-    from ganeti.vcluster import network
+    from ganeti.devel.vcluster import network
 
     layout, _control = _load(args)
     _require_isolated(layout, "heal")

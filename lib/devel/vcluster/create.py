@@ -8,14 +8,17 @@ import os
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ganeti import errors, luxi, opcodes
-from ganeti.bootstrap import initialise, jobs, node_add, options
-from ganeti.clock import SystemClock
-from ganeti.constants import network
-from ganeti.process import Runner
-from ganeti.tools import node_daemon_setup
-from ganeti.vcluster import layout as layout_module
-from ganeti.vcluster.lifecycle import StepTimer, in_parallel
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.base.constants import network
+from ganeti.base.process import Runner
+from ganeti.bootstrap import jobs, node_add, options
+from ganeti.bootstrap.init import initialise
+from ganeti.devel.vcluster import layout as layout_module
+from ganeti.devel.vcluster.lifecycle import StepTimer, in_parallel
+from ganeti.model import opcodes
+from ganeti.protocols import luxi
+from ganeti.tools.joining import node_daemon_setup
 
 QEMU: Final = "/usr/bin/qemu-system-x86_64"
 #: Instance sizes that leave room for many instances on a test machine.

@@ -11,10 +11,10 @@ import subprocess
 import threading
 from typing import Final
 
-from ganeti import clock, errors
+from ganeti.base import clock, errors
+from ganeti.devel.vcluster import processes
+from ganeti.devel.vcluster.layout import Layout
 from ganeti.store.etcd import Gateway, Servers, messages
-from ganeti.vcluster import processes
-from ganeti.vcluster.layout import Layout
 
 COUNT: Final = 3
 _PORT: Final = 2379
@@ -132,7 +132,7 @@ def start(layout: Layout, number: int) -> None:
 
 def _give_network(layout: Layout, number: int, pid: int) -> None:
     """Connect the network namespace of a member, once it has one."""
-    from ganeti.vcluster import network
+    from ganeti.devel.vcluster import network
 
     time, never = clock.SystemClock(), threading.Event()
     until = time.monotonic() + _READY_S
@@ -173,7 +173,7 @@ def cut(layout: Layout, number: int, addresses: list[str]) -> None:
 
     A member that does not run has no network.
     """
-    from ganeti.vcluster import network
+    from ganeti.devel.vcluster import network
 
     for process in running(layout, number):
         network.cut(process.pid, addresses)
@@ -181,7 +181,7 @@ def cut(layout: Layout, number: int, addresses: list[str]) -> None:
 
 def join(layout: Layout, number: int, addresses: list[str]) -> None:
     """Undo `cut`."""
-    from ganeti.vcluster import network
+    from ganeti.devel.vcluster import network
 
     for process in running(layout, number):
         network.join(process.pid, addresses)

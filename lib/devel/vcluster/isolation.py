@@ -14,10 +14,11 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from ganeti import _buildconf, errors
-from ganeti.utils import files
-from ganeti.vcluster import processes
-from ganeti.vcluster.layout import Layout, Node
+from ganeti import _buildconf
+from ganeti.base import errors
+from ganeti.base.filesystem import files
+from ganeti.devel.vcluster import processes
+from ganeti.devel.vcluster.layout import Layout, Node
 
 #: Standard paths that each node has its own version of; it shares all others with this
 #: machine.
@@ -50,7 +51,7 @@ def start(layout: Layout, node: Node) -> None:
     Raises:
         OpExecError: the kernel or missing privileges do not allow it.
     """
-    from ganeti.vcluster import network
+    from ganeti.devel.vcluster import network
 
     if holder(layout, node) is not None:
         return

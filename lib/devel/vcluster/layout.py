@@ -10,10 +10,11 @@ import json
 import os
 from typing import Any, Final, Self
 
-from ganeti import _buildconf, errors
-from ganeti.constants import daemons
-from ganeti.pathutils import HOSTNAME_ENV, ROOTDIR_ENV, Paths
-from ganeti.utils import files
+from ganeti import _buildconf
+from ganeti.base import errors
+from ganeti.base.constants import daemons
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import HOSTNAME_ENV, ROOTDIR_ENV, Paths
 
 STATE_FILE: Final = "vcluster.json"
 DOMAIN: Final = "vc.test"

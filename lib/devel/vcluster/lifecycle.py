@@ -10,13 +10,13 @@ import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
-from ganeti import errors
-from ganeti.process import Runner
-from ganeti.ssh import keys
-from ganeti.utils import files
-from ganeti.vcluster import agent, node_directories
-from ganeti.vcluster import layout as layout_module
-from ganeti.vcluster.nodes import NodeControl
+from ganeti.base import errors
+from ganeti.base.filesystem import files
+from ganeti.base.process import Runner
+from ganeti.devel.vcluster import agent, node_directories
+from ganeti.devel.vcluster import layout as layout_module
+from ganeti.devel.vcluster.nodes import NodeControl
+from ganeti.protocols.ssh import keys
 
 T = TypeVar("T")
 #: Nodes that are set up in parallel; more would only compete for the cores.
@@ -212,7 +212,7 @@ def make_machines(
 
 def _network() -> types.ModuleType:
     """Import the module for isolated nodes, which takes longer than most commands."""
-    from ganeti.vcluster import network
+    from ganeti.devel.vcluster import network
 
     return network
 
@@ -241,7 +241,7 @@ def down(layout: layout_module.Layout, process: Runner, *, keep: bool = False) -
     agent.stop(layout)
     control = NodeControl(layout, process)
     if _has_etcd(layout):
-        from ganeti.vcluster import etcd
+        from ganeti.devel.vcluster import etcd
 
         etcd.stop_all(layout)
     counts = in_parallel(control.kill, layout.nodes)

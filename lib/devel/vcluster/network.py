@@ -7,8 +7,8 @@ from typing import Any, Final
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
-from ganeti import errors
-from ganeti.vcluster.layout import GUEST_BRIDGE, Layout, Node
+from ganeti.base import errors
+from ganeti.devel.vcluster.layout import GUEST_BRIDGE, Layout, Node
 
 #: Suffix of the machine's own address on the bridge.
 _HOST_SUFFIX: Final = "0.254"

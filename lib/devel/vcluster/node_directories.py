@@ -5,9 +5,9 @@ import shutil
 from typing import Final
 
 from ganeti import _buildconf
-from ganeti.ssh import authorized_keys, keys
-from ganeti.utils import files
-from ganeti.vcluster import layout as layout_module
+from ganeti.base.filesystem import files
+from ganeti.devel.vcluster import layout as layout_module
+from ganeti.protocols.ssh import authorized_keys, keys
 
 #: Directories of a node with their modes.
 DIRECTORIES: Final = (

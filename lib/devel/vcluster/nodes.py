@@ -10,17 +10,18 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from ganeti import _buildconf, errors
-from ganeti.process import Runner, RunResult
-from ganeti.utils import files
-from ganeti.vcluster import isolation, processes
-from ganeti.vcluster.layout import Layout, Node
+from ganeti import _buildconf
+from ganeti.base import errors
+from ganeti.base.filesystem import files
+from ganeti.base.process import Runner, RunResult
+from ganeti.devel.vcluster import isolation, processes
+from ganeti.devel.vcluster.layout import Layout, Node
 
 #: Timeout in seconds until a server listens.
 START_TIMEOUT_S: Final = 20.0
 _POLL_S: Final = 0.01
-#: File in a simple node's root with its boot id, for `ganeti.backend.node_info`; that
-#: module is too slow to import here.
+#: File in a simple node's root with its boot id, for `ganeti.node.calls.node_info`;
+#: that module is too slow to import here.
 BOOT_ID_NAME: Final = "boot-id"
 SSHD: Final = "/usr/sbin/sshd"
 #: Directory that sshd requires when it runs as root.

@@ -11,14 +11,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ganeti import errors, pathutils
-from ganeti.constants import oob
-from ganeti.process import SystemRunner
-from ganeti.tools import oob_common
-from ganeti.utils import trusted_files
-from ganeti.vcluster import agent, power
-from ganeti.vcluster import layout as layout_module
-from ganeti.vcluster.nodes import NodeControl
+from ganeti.base import errors, pathutils
+from ganeti.base.constants.protocols import oob
+from ganeti.base.filesystem import trusted_files
+from ganeti.base.process import SystemRunner
+from ganeti.devel.vcluster import agent, power
+from ganeti.devel.vcluster import layout as layout_module
+from ganeti.devel.vcluster.nodes import NodeControl
+from ganeti.tools.oob import oob_common
 
 _DIRECTORY: Final = "directory"
 _NODE: Final = "node"

@@ -4,9 +4,9 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from ganeti.constants import oob
-from ganeti.vcluster.layout import Layout
-from ganeti.vcluster.nodes import NodeControl
+from ganeti.base.constants.protocols import oob
+from ganeti.devel.vcluster.layout import Layout
+from ganeti.devel.vcluster.nodes import NodeControl
 
 _STATUS: Final = "status"
 _HEALTH: Final = "health"

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from ganeti.pathutils import ROOTDIR_ENV
+from ganeti.base.pathutils import ROOTDIR_ENV
 
 #: Pause in seconds between checks for killed processes; the kernel needs a moment to
 #: remove them.

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from ganeti import errors
-from ganeti.constants import ecodes
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.vcluster.layout import Layout, Node
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.devel.vcluster.layout import Layout, Node
+from ganeti.node.hypervisor.kvm.files import Files
 
 #: Pause in seconds between checks for a guest's socket.
 _POLL_S: Final = 0.05

@@ -10,13 +10,16 @@ import shlex
 import sys
 from typing import Final
 
-from ganeti import _buildconf, errors
-from ganeti.constants import ecodes, versions
-from ganeti.pathutils import HOSTNAME_ENV, ROOTDIR_ENV
+from ganeti import _buildconf
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, versions
+from ganeti.base.filesystem import files
+from ganeti.base.net import netutils
+from ganeti.base.pathutils import HOSTNAME_ENV, ROOTDIR_ENV
+from ganeti.base.text import arguments
+from ganeti.devel.vcluster import layout as layout_module
+from ganeti.devel.vcluster import node_directories
 from ganeti.tools import common
-from ganeti.utils import arguments, files, netutils
-from ganeti.vcluster import layout as layout_module
-from ganeti.vcluster import node_directories
 
 NAME: Final = "vcluster-setup"
 MAX_NODES: Final = 90
@@ -162,7 +165,7 @@ def _write_scripts(directory: str, nodes: list[layout_module.Node], init: str) -
 
 def _add_addresses(device: str, addresses: list[str]) -> None:
     """Add addresses to an interface, each with its own label."""
-    from ganeti.utils import netlink
+    from ganeti.base.net import netlink
 
     with netlink.route() as ip:
         links = ip.link_lookup(ifname=device)

@@ -3,10 +3,10 @@
 import os
 from typing import Any
 
-from ganeti.ssh import keys
-from ganeti.vcluster import isolation
-from ganeti.vcluster import layout as layout_module
-from ganeti.vcluster.nodes import NodeControl
+from ganeti.devel.vcluster import isolation
+from ganeti.devel.vcluster import layout as layout_module
+from ganeti.devel.vcluster.nodes import NodeControl
+from ganeti.protocols.ssh import keys
 
 
 def collect(layout: layout_module.Layout, control: NodeControl) -> dict[str, Any]:

@@ -1,17 +1,17 @@
 """Writing the configuration: serial rules, pools, reservations, checks, config.data.
 
-`Config` wraps a store. Reading does not need this package: see `ganeti.objects`.
+`Config` wraps a store. Reading does not need this package: see `ganeti.model.objects`.
 """
 
-from ganeti.config import accepted_loss, candidate_pool
-from ganeti.config.address_pool import AddressPool
-from ganeti.config.checks import verify
-from ganeti.config.config import HEADER_KEY, Config, Header
-from ganeti.config.config_data import UPGRADABLE, export_config, import_config
-from ganeti.config.disk_notes import DiskNote, MadeDisk
-from ganeti.config.edit import Edit, initial_changes
-from ganeti.config.higher_numbers import HigherNumbers
-from ganeti.config.ssconf import SsconfTracker, ssconf_values
+from ganeti.master.config import accepted_loss, candidate_pool
+from ganeti.master.config.address_pool import AddressPool
+from ganeti.master.config.checks import verify
+from ganeti.master.config.config import HEADER_KEY, Config, Header
+from ganeti.master.config.config_data import UPGRADABLE, export_config, import_config
+from ganeti.master.config.disk_notes import DiskNote, MadeDisk
+from ganeti.master.config.edit import Edit, initial_changes
+from ganeti.master.config.higher_numbers import HigherNumbers
+from ganeti.master.config.ssconf import SsconfTracker, ssconf_values
 
 __all__ = [
     "HEADER_KEY",

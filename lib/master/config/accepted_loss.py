@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from ganeti.config.config import HEADER_KEY, Header
+from ganeti.master.config.config import HEADER_KEY, Header
 from ganeti.store import Document, Store
 from ganeti.store.numbers import LAST_JOB
 

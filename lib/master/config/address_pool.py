@@ -6,9 +6,9 @@ from typing import Final, NamedTuple, Self
 
 from bitarray import bitarray, frozenbitarray
 
-from ganeti import errors
-from ganeti.objects import Network
-from ganeti.utils import ip
+from ganeti.base import errors
+from ganeti.base.net import ip
+from ganeti.model.objects import Network
 
 #: Prefix lengths that a network may have.
 LONGEST_PREFIX = 30

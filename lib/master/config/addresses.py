@@ -3,10 +3,10 @@
 import collections
 from collections.abc import Iterator
 
-from ganeti import errors
-from ganeti.config.address_pool import AddressPool
-from ganeti.objects import Instance, Nic, Snapshot
-from ganeti.objects.params import fill_nicparams
+from ganeti.base import errors
+from ganeti.master.config.address_pool import AddressPool
+from ganeti.model.objects import Instance, Nic, Snapshot
+from ganeti.model.objects.params import fill_nicparams
 
 #: The scope of an address (a network's uuid, or a link), and the address.
 Place = tuple[str, str]

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import NamedTuple
 
-from ganeti.objects import Node, Snapshot
+from ganeti.model.objects import Node, Snapshot
 
 
 class PoolState(NamedTuple):

@@ -5,15 +5,16 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.config import addresses, candidate_pool
-from ganeti.config.address_pool import AddressPool
-from ganeti.config.config import drbd_minors
-from ganeti.config.edit import drbd_ports
-from ganeti.constants import disks as disk_constants
-from ganeti.constants import hypervisors, params, ssh
-from ganeti.constants.params import Param
-from ganeti.objects import CLUSTER_KEY, TABLES, Disk, Instance, Snapshot
+from ganeti.base import errors
+from ganeti.base.constants import disks as disk_constants
+from ganeti.base.constants.parameters import hypervisors, params
+from ganeti.base.constants.parameters.params import Param
+from ganeti.base.constants.protocols import ssh
+from ganeti.master.config import addresses, candidate_pool
+from ganeti.master.config.address_pool import AddressPool
+from ganeti.master.config.config import drbd_minors
+from ganeti.master.config.edit import drbd_ports
+from ganeti.model.objects import CLUSTER_KEY, TABLES, Disk, Instance, Snapshot
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 _TYPES: Final[dict[str, tuple[type, ...]]] = {

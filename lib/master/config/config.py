@@ -9,14 +9,15 @@ from typing import Self
 
 import msgspec
 
-from ganeti import clock, errors, objects
-from ganeti.config import addresses
-from ganeti.config.address_pool import AddressPool
-from ganeti.config.disk_notes import DiskNotes
-from ganeti.config.edit import Edit
-from ganeti.config.node_deaths import NodeDeaths
-from ganeti.config.reservations import Reservations
-from ganeti.objects import Snapshot
+from ganeti.base import clock, errors
+from ganeti.master.config import addresses
+from ganeti.master.config.address_pool import AddressPool
+from ganeti.master.config.disk_notes import DiskNotes
+from ganeti.master.config.edit import Edit
+from ganeti.master.config.node_deaths import NodeDeaths
+from ganeti.master.config.reservations import Reservations
+from ganeti.model import objects
+from ganeti.model.objects import Snapshot
 from ganeti.store import Document, Fork, Store
 from ganeti.store.numbers import CONFIG_HEADER
 

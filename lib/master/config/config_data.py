@@ -10,12 +10,14 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import errors, objects
-from ganeti.config.config import HEADER_KEY, Header
-from ganeti.config.edit import new_records
-from ganeti.constants import hvparams, versions
-from ganeti.constants.instance import ADMINST_DOWN
-from ganeti.objects import TABLES, Disk, Instance, Nic, Record, Snapshot
+from ganeti.base import errors
+from ganeti.base.constants import versions
+from ganeti.base.constants.instance import ADMINST_DOWN
+from ganeti.base.constants.parameters import hvparams
+from ganeti.master.config.config import HEADER_KEY, Header
+from ganeti.master.config.edit import new_records
+from ganeti.model import objects
+from ganeti.model.objects import TABLES, Disk, Instance, Nic, Record, Snapshot
 from ganeti.store import Change, Document
 
 #: Versions whose files have the same content as ours: 3.0.

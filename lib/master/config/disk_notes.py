@@ -4,7 +4,7 @@ The record of a disk is committed after the disk was made. Before that, a note w
 that is needed to remove the disk is made durable. It is dropped when the opcode has
 ended, which has committed the records or has removed the disks by then. Notes of disks
 that could not be removed, and those that an earlier master daemon left, are swept by
-`ganeti.masterd.leftover_disks`.
+`ganeti.daemons.masterd.duties.leftover_disks`.
 
 Notes also name disks that a replacement takes out of use: they are removed when the
 disk that follows them is complete.
@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import errors
-from ganeti.constants.disks import DTS_LVM
-from ganeti.objects import Disk
+from ganeti.base import errors
+from ganeti.base.constants.disks import DTS_LVM
+from ganeti.model.objects import Disk
 from ganeti.store import Document, Store
 
 _TABLE: Final = "meta"

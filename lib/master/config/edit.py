@@ -12,11 +12,12 @@ import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from ganeti import errors, objects
-from ganeti.config import candidate_pool, nic_addresses
-from ganeti.constants import disks as disk_constants
-from ganeti.constants import ssh
-from ganeti.objects import (
+from ganeti.base import errors
+from ganeti.base.constants import disks as disk_constants
+from ganeti.base.constants.protocols import ssh
+from ganeti.master.config import candidate_pool, nic_addresses
+from ganeti.model import objects
+from ganeti.model.objects import (
     CLUSTER_KEY,
     TABLES,
     Cluster,
@@ -29,7 +30,7 @@ from ganeti.objects import (
     Snapshot,
     Update,
 )
-from ganeti.objects.snapshot import numbers_of
+from ganeti.model.objects.snapshot import numbers_of
 from ganeti.store import Batch
 
 R = TypeVar("R", Cluster, Node, NodeGroup, Instance, Disk, Network)

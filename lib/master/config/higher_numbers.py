@@ -6,7 +6,7 @@ has opened the store for writing takes and leaves out what was noted.
 
 import threading
 
-from ganeti import errors
+from ganeti.base import errors
 from ganeti.store.numbers import Numbers
 
 

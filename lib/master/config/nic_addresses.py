@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from ganeti import errors
-from ganeti.config.address_pool import AddressPool
-from ganeti.objects import Network, Nic, Snapshot
+from ganeti.base import errors
+from ganeti.master.config.address_pool import AddressPool
+from ganeti.model.objects import Network, Nic, Snapshot
 
 
 def move_addresses(

@@ -1,14 +1,14 @@
 """The state of deaths of nodes in the store; read here.
 
-`ganeti.repair.node_death` decides, `ganeti.masterd.node_death_state` writes, apart from
-the commit that switches them off.
+`ganeti.decisions.repair.node_death` decides, `ganeti.daemons.masterd.node_death_state`
+writes, apart from the commit that switches them off.
 """
 
 from typing import Final
 
 import msgspec
 
-from ganeti.repair.node_lives import DeathState
+from ganeti.decisions.repair.node_lives import DeathState
 from ganeti.store import Document, Store, read_typed
 
 TABLE: Final = "meta"

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Collection, Hashable
 from typing import TypeVar
 
-from ganeti import errors
+from ganeti.base import errors
 
 V = TypeVar("V", bound=Hashable)
 

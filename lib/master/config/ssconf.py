@@ -7,10 +7,11 @@ whose tables changed, so a change of one instance does not build a list of all.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from ganeti.constants import hypervisors, versions
-from ganeti.constants.hvparams import HYPERVISOR
-from ganeti.objects import Node, Snapshot, params
-from ganeti.utils import nicesort
+from ganeti.base.constants import versions
+from ganeti.base.constants.parameters import hypervisors
+from ganeti.base.constants.parameters.hvparams import HYPERVISOR
+from ganeti.base.text import nicesort
+from ganeti.model.objects import Node, Snapshot, params
 
 Values = dict[str, str]
 #: Value of ``master_node`` if the configuration does not contain the node.

@@ -4,8 +4,19 @@ The logical units define which operation runs which scripts with which variables
 package runs them. Specified in the hooks table.
 """
 
-from ganeti.hooksmaster.environment import common, merge, post_variables, pre_variables
-from ganeti.hooksmaster.runner import Operation, ScriptResult, run, run_pre, warnings
+from ganeti.master.hooksmaster.environment import (
+    common,
+    merge,
+    post_variables,
+    pre_variables,
+)
+from ganeti.master.hooksmaster.runner import (
+    Operation,
+    ScriptResult,
+    run,
+    run_pre,
+    warnings,
+)
 
 __all__ = [
     "Operation",

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import errors, objects, pathutils
-from ganeti.constants import hooks
+from ganeti.base import errors, pathutils
+from ganeti.base.constants.protocols import hooks
+from ganeti.model import objects
 
 PREFIX: Final = "GANETI_"
 POST_PREFIX: Final = "GANETI_POST_"

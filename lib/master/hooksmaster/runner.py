@@ -4,8 +4,9 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ganeti import errors, rpc
-from ganeti.constants import hooks
+from ganeti.base import errors
+from ganeti.base.constants.protocols import hooks
+from ganeti.protocols import rpc
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,9 +4,9 @@ Requests are built and answers checked by pure functions; only `run` calls nodes
 logical units act on the answers.
 """
 
-from ganeti.iallocator.answers import Answer, Evacuation, MultiPlacement
-from ganeti.iallocator.cluster_cache import ClusterCache
-from ganeti.iallocator.requests import (
+from ganeti.master.iallocator.answers import Answer, Evacuation, MultiPlacement
+from ganeti.master.iallocator.cluster_cache import ClusterCache
+from ganeti.master.iallocator.requests import (
     Allocate,
     AllocateSecondary,
     Balance,
@@ -19,7 +19,7 @@ from ganeti.iallocator.requests import (
     build,
     relocate,
 )
-from ganeti.iallocator.run import not_evacuable, question, run, run_first
+from ganeti.master.iallocator.run import not_evacuable, question, run, run_first
 
 __all__ = [
     "Allocate",

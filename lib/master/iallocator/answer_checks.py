@@ -7,11 +7,10 @@ value. ``answer_checks_jobs`` checks jobs that move instances.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import objects
-from ganeti.constants import disks as disk_constants
-from ganeti.iallocator import answer_checks_jobs, requests
-from ganeti.iallocator.answers import Answer, MultiPlacement
-from ganeti.iallocator.checker import (
+from ganeti.base.constants import disks as disk_constants
+from ganeti.master.iallocator import answer_checks_jobs, requests
+from ganeti.master.iallocator.answers import Answer, MultiPlacement
+from ganeti.master.iallocator.checker import (
     Checker,
     all_texts,
     instance_of,
@@ -19,6 +18,7 @@ from ganeti.iallocator.checker import (
     is_one_of,
     printable,
 )
+from ganeti.model import objects
 
 #: Sizes of an instance in a capacity answer.
 _SIZES: Final = ("memory", "disk", "vcpus")

@@ -7,11 +7,11 @@ import collections
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ganeti import errors, objects, opcodes
-from ganeti.constants import disks as disk_constants
-from ganeti.iallocator import requests
-from ganeti.iallocator.answers import Evacuation
-from ganeti.iallocator.checker import (
+from ganeti.base import errors
+from ganeti.base.constants import disks as disk_constants
+from ganeti.master.iallocator import requests
+from ganeti.master.iallocator.answers import Evacuation
+from ganeti.master.iallocator.checker import (
     Checker,
     all_texts,
     instance_of,
@@ -19,6 +19,7 @@ from ganeti.iallocator.checker import (
     is_one_of,
     printable,
 )
+from ganeti.model import objects, opcodes
 
 #: Opcodes that an allocator may return.
 _ALLOWED: Final = frozenset(

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ganeti import opcodes
+from ganeti.model import opcodes
 
 
 @dataclasses.dataclass(frozen=True)

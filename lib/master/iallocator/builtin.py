@@ -1,20 +1,20 @@
 """The built-in allocator ``hail``, which runs in the master daemon.
 
-Its rules are in `ganeti.htools`; this module has the parameters that a cluster may set
-and the text of refusals.
+Its rules are in `ganeti.decisions.htools`; this module has the parameters that a
+cluster may set and the text of refusals.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ganeti import errors
-from ganeti.constants import ecodes
-from ganeti.utils import units
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.text import units
 
 if TYPE_CHECKING:
-    from ganeti.htools.hail import answer
-    from ganeti.htools.model.cluster import Cluster
-    from ganeti.htools.rules import reasons
+    from ganeti.decisions.htools.hail import answer
+    from ganeti.decisions.htools.model.cluster import Cluster
+    from ganeti.decisions.htools.rules import reasons
 
 NAME: Final = "hail"
 _FLAGS: Final = frozenset(
@@ -43,7 +43,7 @@ def static_memory(params: Mapping[str, Any]) -> int:
     Raises:
         OpPrereqError: the parameter is not a number.
     """
-    from ganeti.htools.model.cluster import STATIC_KVM_MIB
+    from ganeti.decisions.htools.model.cluster import STATIC_KVM_MIB
 
     value = str(params.get("static-kvm-node-memory", STATIC_KVM_MIB))
     memory = units.whole_number(value)
@@ -76,8 +76,8 @@ def solve(
     # Imported at the first allocation: NumPy is large.
     import numpy as np
 
-    from ganeti.htools.hail import answer
-    from ganeti.htools.model.cluster import DataError
+    from ganeti.decisions.htools.hail import answer
+    from ganeti.decisions.htools.model.cluster import DataError
 
     # Fractions of a resource that a node lacks are not numbers.
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -109,8 +109,8 @@ def not_evacuable(cluster: "Cluster", group: str) -> list[str]:
     """
     import numpy as np
 
-    from ganeti.htools.n1.check import GlobalN1
-    from ganeti.htools.state import node_state
+    from ganeti.decisions.htools.n1.check import GlobalN1
+    from ganeti.decisions.htools.state import node_state
 
     place = [item.uuid for item in cluster.groups].index(group)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -149,13 +149,13 @@ def _add_explanations(
 
 
 def _text(one: "reasons.Explanation") -> str:
-    from ganeti.htools.rules import reasons
+    from ganeti.decisions.htools.rules import reasons
 
     return "; ".join(reasons.shortened(one.reasons, _MOST_REASONS))
 
 
 def _options(params: Mapping[str, Any]) -> "answer.SolverOptions":
-    from ganeti.htools.hail import answer
+    from ganeti.decisions.htools.hail import answer
 
     names = params.get("restrict-allocation-to")
     return answer.SolverOptions(

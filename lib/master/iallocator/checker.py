@@ -7,9 +7,10 @@ value.
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from ganeti import errors, objects
-from ganeti.iallocator import requests
-from ganeti.utils import control_chars
+from ganeti.base import errors
+from ganeti.base.text import control_chars
+from ganeti.master.iallocator import requests
+from ganeti.model import objects
 
 #: Most characters that are kept of an allocator's text; a job's log has them.
 MOST_TEXT: Final = 1 << 16

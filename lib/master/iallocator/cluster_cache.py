@@ -7,10 +7,10 @@ are immutable, so values made of them are cached.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ganeti import errors, objects
-from ganeti.constants import ecodes
-from ganeti.htools.hail import instance_records
-from ganeti.htools.model.cluster import (
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.decisions.htools.hail import instance_records
+from ganeti.decisions.htools.model.cluster import (
     MOVABLE_TEMPLATES,
     NONE,
     RUNNING,
@@ -20,11 +20,12 @@ from ganeti.htools.model.cluster import (
     Instance,
     Node,
 )
-from ganeti.htools.model.json_reader import JsonPart
-from ganeti.htools.model.policy import AllocPolicy
-from ganeti.htools.model.policy_reader import read_policy
-from ganeti.iallocator import node_resources
-from ganeti.objects import params
+from ganeti.decisions.htools.model.json_reader import JsonPart
+from ganeti.decisions.htools.model.policy import AllocPolicy
+from ganeti.decisions.htools.model.policy_reader import read_policy
+from ganeti.master.iallocator import node_resources
+from ganeti.model import objects
+from ganeti.model.objects import params
 
 _NO_NODES: Final[Mapping[str, int]] = {}
 #: Stands for an instance until it is read.

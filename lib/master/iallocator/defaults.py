@@ -1,14 +1,14 @@
-"""The check of the cluster's default allocators, see `ganeti.objects.allocators`."""
+"""The check of the cluster's default allocators, see `objects.allocators`."""
 
 import os
 from collections.abc import Sequence
 from typing import Final, get_args
 
-from ganeti import errors
-from ganeti.constants import ecodes
-from ganeti.iallocator import builtin, requests
-from ganeti.objects import allocators
-from ganeti.utils import messages
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.text import messages
+from ganeti.master.iallocator import builtin, requests
+from ganeti.model.objects import allocators
 
 #: Types of requests, in the order of the normal form of the setting.
 TYPES: Final = tuple(str(kind.type) for kind in get_args(requests.Request))
@@ -18,7 +18,7 @@ def checked(setting: str, directories: Sequence[str]) -> str:
     """Return a setting in normal form: no spaces, each name once per type.
 
     Args:
-        setting: see `ganeti.objects.allocators`; empty for none.
+        setting: see `ganeti.model.objects.allocators`; empty for none.
         directories: where the programs are.
 
     Raises:

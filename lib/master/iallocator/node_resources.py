@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ganeti import objects
+from ganeti.model import objects
 
 #: Space of DRBD's metadata per disk.
 DRBD_META_MIB: Final = 128

@@ -7,11 +7,11 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from ganeti import objects
-from ganeti.constants import disks as disk_constants
-from ganeti.constants import versions
-from ganeti.iallocator import node_resources
-from ganeti.objects import params
+from ganeti.base.constants import disks as disk_constants
+from ganeti.base.constants import versions
+from ganeti.master.iallocator import node_resources
+from ganeti.model import objects
+from ganeti.model.objects import params
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,19 +4,21 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ganeti import errors, objects, rpc, serializer
-from ganeti.constants import disks as disk_constants
-from ganeti.constants import ecodes
-from ganeti.iallocator import (
+from ganeti.base import errors
+from ganeti.base.constants import disks as disk_constants
+from ganeti.base.constants import ecodes
+from ganeti.base.text.units import exact_mib
+from ganeti.master.iallocator import (
     answer_checks,
     answers,
     builtin,
     node_resources,
     requests,
 )
-from ganeti.iallocator.cluster_cache import ClusterCache
-from ganeti.objects import params
-from ganeti.utils.units import exact_mib
+from ganeti.master.iallocator.cluster_cache import ClusterCache
+from ganeti.model import objects, serializer
+from ganeti.model.objects import params
+from ganeti.protocols import rpc
 
 
 def run(

@@ -6,18 +6,18 @@ worker threads when they may run, and notifies waiting clients. The execution of
 does not belong here, see `Executor`.
 """
 
-from ganeti.jqueue.core import Settings
-from ganeti.jqueue.entry import Known
-from ganeti.jqueue.executor import (
+from ganeti.decisions.jobs.entry import Known
+from ganeti.decisions.jobs.records import Job, JobOp, LogEntry, Timestamp
+from ganeti.decisions.jobs.state import FINAL, Event, Status
+from ganeti.master.jqueue.core import Settings
+from ganeti.master.jqueue.executor import (
     Callbacks,
     Canceled,
     Executor,
     LockTimeout,
     SubmitJobs,
 )
-from ganeti.jqueue.queue import JobQueue, Statistics
-from ganeti.jqueue.records import Job, JobOp, LogEntry, Timestamp
-from ganeti.jqueue.state import FINAL, Event, Status
+from ganeti.master.jqueue.queue import JobQueue, Statistics
 
 __all__ = [
     "FINAL",

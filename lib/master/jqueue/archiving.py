@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Final
 
-from ganeti import errors
-from ganeti.jqueue import records
-from ganeti.jqueue.core import Core
-from ganeti.jqueue.documents import ARCHIVE, ARCHIVED_LOGS, JOBS, LOGS, Document
-from ganeti.jqueue.submitting import settle
+from ganeti.base import errors
+from ganeti.decisions.jobs import records
+from ganeti.master.jqueue.core import Core
+from ganeti.master.jqueue.documents import ARCHIVE, ARCHIVED_LOGS, JOBS, LOGS, Document
+from ganeti.master.jqueue.submitting import settle
 
 _log = logging.getLogger(__name__)
 

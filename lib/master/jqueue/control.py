@@ -5,14 +5,14 @@ Every answer is sent when its effect is durable.
 
 from concurrent.futures import Future
 
-from ganeti import errors
-from ganeti.constants import ecodes, jobqueue
-from ganeti.jqueue import transitions
-from ganeti.jqueue.core import Core
-from ganeti.jqueue.documents import DRAIN, META, SERIAL, Document
-from ganeti.jqueue.entry import Entry, Place
-from ganeti.jqueue.state import Status
-from ganeti.jqueue.submitting import settle
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, jobqueue
+from ganeti.decisions.jobs import transitions
+from ganeti.decisions.jobs.entry import Entry, Place
+from ganeti.decisions.jobs.state import Status
+from ganeti.master.jqueue.core import Core
+from ganeti.master.jqueue.documents import DRAIN, META, SERIAL, Document
+from ganeti.master.jqueue.submitting import settle
 
 #: Whether the request succeeded, and a text for the user.
 Answer = tuple[bool, str]

@@ -21,17 +21,17 @@ import threading
 from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Protocol
 
-from ganeti import clock, errors
-from ganeti.constants import jobqueue
-from ganeti.jqueue import depends, filters, records, remote, transitions
-from ganeti.jqueue.documents import ARCHIVE, JOBS, LOGS, Document, Documents
-from ganeti.jqueue.entry import Entry, Place, attach_logs
-from ganeti.jqueue.pool import WorkerPool
-from ganeti.jqueue.records import Job, LogEntry, Timestamp
-from ganeti.jqueue.schedule import Schedule
-from ganeti.jqueue.state import Status
-from ganeti.jqueue.timers import Timer, Timers
-from ganeti.objects.snapshot import CLUSTER_KEY
+from ganeti.base import clock, errors
+from ganeti.base.constants import jobqueue
+from ganeti.base.timers import Timer, Timers
+from ganeti.decisions.jobs import depends, filters, records, remote, transitions
+from ganeti.decisions.jobs.entry import Entry, Place, attach_logs
+from ganeti.decisions.jobs.records import Job, LogEntry, Timestamp
+from ganeti.decisions.jobs.schedule import Schedule
+from ganeti.decisions.jobs.state import Status
+from ganeti.master.jqueue.documents import ARCHIVE, JOBS, LOGS, Document, Documents
+from ganeti.master.jqueue.pool import WorkerPool
+from ganeti.model.objects.snapshot import CLUSTER_KEY
 
 _log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ _RECENT_LINES = 1000
 
 
 class Observer(Protocol):
-    """Takes note of jobs, see `ganeti.masterd.audit`; must not block."""
+    """Takes note of jobs, see `ganeti.daemons.masterd.audit`; must not block."""
 
     def submitted(self, jobs: Sequence[Job]) -> Callable[[], None]:
         """Take note of new jobs, in the thread that submits them.
@@ -113,7 +113,7 @@ class Core:
         self.timers = timers or Timers(clk)
         self.schedule = Schedule()
         #: Called when a watched job has changed, with the job and whether only its log
-        #: has changed; see `ganeti.jqueue.watching`.
+        #: has changed; see `ganeti.master.jqueue.watching`.
         self.notify_locked: Callable[[Entry, bool], None] = _ignore_change
         self.pool: WorkerPool[Entry] | None = None
         self.live: dict[int, Entry] = {}

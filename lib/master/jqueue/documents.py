@@ -1,7 +1,7 @@
 """The documents of the queue, and its interface to the store.
 
 ====================  ============================================================
-``jobs/<id>``         a live job, see `ganeti.jqueue.records`
+``jobs/<id>``         a live job, see `ganeti.decisions.jobs.records`
 ``archive/<id>``      an archived job, same form
 ``archive/<id>/<n>``  log entries of an archived job, ``n`` and following ones
 ``joblogs/<id>/<n>``  log entry ``n`` of a live job; or of an archived one, while
@@ -14,7 +14,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from ganeti.objects import Snapshot
+from ganeti.model.objects import Snapshot
 
 JOBS: Final = "jobs"
 ARCHIVE: Final = "archive"

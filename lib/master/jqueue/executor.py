@@ -1,8 +1,8 @@
 """The interface between the queue and the executor of opcodes.
 
 The queue calls an `Executor` in a worker thread; the executor reports back through
-`Callbacks`. `ganeti.mcpu` implements the executor; tests use small fakes. This module
-has no behaviour.
+`Callbacks`. `ganeti.operations.mcpu` implements the executor; tests use small fakes.
+This module has no behaviour.
 """
 
 import contextlib
@@ -11,8 +11,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from ganeti.jqueue.documents import Document
-from ganeti.opcodes import Opcode
+from ganeti.master.jqueue.documents import Document
+from ganeti.model.opcodes import Opcode
 
 
 class LockTimeout(Exception):

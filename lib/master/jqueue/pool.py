@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
-from ganeti import clock
+from ganeti.base import clock
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")

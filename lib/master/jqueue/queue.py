@@ -15,19 +15,20 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ganeti import clock
-from ganeti.jqueue import archiving, control, records, recovery
-from ganeti.jqueue.control import Answer
-from ganeti.jqueue.core import Core, Settings
-from ganeti.jqueue.documents import ARCHIVE, JOBS, Document, Documents
-from ganeti.jqueue.entry import Entry, Known, Place, attach_logs
-from ganeti.jqueue.executor import Executor
-from ganeti.jqueue.pool import WorkerPool
-from ganeti.jqueue.records import Job, LogEntry
-from ganeti.jqueue.running import Runner
-from ganeti.jqueue.submitting import Answers, Ops, Submitter
-from ganeti.jqueue.timers import Timers
-from ganeti.jqueue.watching import Watching
+from ganeti.base import clock
+from ganeti.base.timers import Timers
+from ganeti.decisions.jobs import records
+from ganeti.decisions.jobs.entry import Entry, Known, Place, attach_logs
+from ganeti.decisions.jobs.records import Job, LogEntry
+from ganeti.master.jqueue import archiving, control, recovery
+from ganeti.master.jqueue.control import Answer
+from ganeti.master.jqueue.core import Core, Settings
+from ganeti.master.jqueue.documents import ARCHIVE, JOBS, Document, Documents
+from ganeti.master.jqueue.executor import Executor
+from ganeti.master.jqueue.pool import WorkerPool
+from ganeti.master.jqueue.running import Runner
+from ganeti.master.jqueue.submitting import Answers, Ops, Submitter
+from ganeti.master.jqueue.watching import Watching
 
 _log = logging.getLogger(__name__)
 

@@ -7,12 +7,13 @@ on jobs in other states. An unreadable record moves to the archive.
 import logging
 import threading
 
-from ganeti import errors, opcodes
-from ganeti.jqueue import records, transitions
-from ganeti.jqueue.core import Core
-from ganeti.jqueue.documents import ARCHIVE, DRAIN, JOBS, META, SERIAL, Document
-from ganeti.jqueue.entry import Entry
-from ganeti.jqueue.records import Job
+from ganeti.base import errors
+from ganeti.decisions.jobs import records, transitions
+from ganeti.decisions.jobs.entry import Entry
+from ganeti.decisions.jobs.records import Job
+from ganeti.master.jqueue.core import Core
+from ganeti.master.jqueue.documents import ARCHIVE, DRAIN, JOBS, META, SERIAL, Document
+from ganeti.model import opcodes
 
 _log = logging.getLogger(__name__)
 

@@ -7,14 +7,15 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from ganeti import clock, errors, opcodes
-from ganeti.jqueue import attempts, depends, records, transitions
-from ganeti.jqueue import core as core_module
-from ganeti.jqueue.core import Core
-from ganeti.jqueue.entry import Entry, Place, to_json_form
-from ganeti.jqueue.executor import Canceled, CarriedLog, Executor, LockTimeout
-from ganeti.jqueue.records import Job, LogEntry
-from ganeti.jqueue.state import Status
+from ganeti.base import clock, errors
+from ganeti.decisions.jobs import attempts, depends, records, transitions
+from ganeti.decisions.jobs.entry import Entry, Place, to_json_form
+from ganeti.decisions.jobs.records import Job, LogEntry
+from ganeti.decisions.jobs.state import Status
+from ganeti.master.jqueue import core as core_module
+from ganeti.master.jqueue.core import Core
+from ganeti.master.jqueue.executor import Canceled, CarriedLog, Executor, LockTimeout
+from ganeti.model import opcodes
 
 _log = logging.getLogger(__name__)
 

@@ -12,13 +12,14 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from ganeti import errors, opcodes
-from ganeti.constants import ecodes, jobqueue
-from ganeti.jqueue import depends, records, transitions
-from ganeti.jqueue.core import Core
-from ganeti.jqueue.documents import JOBS, META, SERIAL, Document
-from ganeti.jqueue.entry import Entry
-from ganeti.jqueue.records import Timestamp
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, jobqueue
+from ganeti.decisions.jobs import depends, records, transitions
+from ganeti.decisions.jobs.entry import Entry
+from ganeti.decisions.jobs.records import Timestamp
+from ganeti.master.jqueue.core import Core
+from ganeti.master.jqueue.documents import JOBS, META, SERIAL, Document
+from ganeti.model import opcodes
 
 Ops = Sequence[opcodes.Opcode]
 #: Per job: true and its id, or false and the reason.

@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from typing import Any, Final, NamedTuple
 
-from ganeti import errors
-from ganeti.constants import timeouts
-from ganeti.jqueue.core import Core
-from ganeti.jqueue.entry import Entry, Known, Watch, attach_logs, to_json_form
-from ganeti.jqueue.records import Job, LogEntry
+from ganeti.base import errors
+from ganeti.base.constants import timeouts
+from ganeti.decisions.jobs.entry import Entry, Known, Watch, attach_logs, to_json_form
+from ganeti.decisions.jobs.records import Job, LogEntry
+from ganeti.master.jqueue.core import Core
 
 _log = logging.getLogger(__name__)
 

@@ -5,10 +5,10 @@ once, `LockManager` enforces the order of levels. The locks of a particular oper
 not belong here. Source: design 2.1, "Locking improvements".
 """
 
-from ganeti.locking.lockset import LockSet
-from ganeti.locking.manager import BGL, Level, LockManager, Request
-from ganeti.locking.pipecondition import PipeCondition
-from ganeti.locking.sharedlock import LockInfo, SharedLock
+from ganeti.master.locking.lockset import LockSet
+from ganeti.master.locking.manager import BGL, Level, LockManager, Request
+from ganeti.master.locking.pipecondition import PipeCondition
+from ganeti.master.locking.sharedlock import LockInfo, SharedLock
 
 __all__ = [
     "BGL",

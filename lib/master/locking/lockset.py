@@ -3,16 +3,16 @@
 Beside its members, a set has one lock of its own, shown as ``<level>/[lockset]``. A
 request for *all* members takes this lock first, and adding members needs it
 exclusively. So "all" means the present and the future members. The order of levels does
-not belong here, see `ganeti.locking.manager`. Source: design 2.1, "Retry acquiring
-locks".
+not belong here, see `ganeti.master.locking.manager`. Source: design 2.1, "Retry
+acquiring locks".
 """
 
 import threading
 from collections.abc import Collection, Container, Iterable
 from typing import NamedTuple
 
-from ganeti import clock, errors
-from ganeti.locking.sharedlock import LockInfo, SharedLock
+from ganeti.base import clock, errors
+from ganeti.master.locking.sharedlock import LockInfo, SharedLock
 
 
 class _Deadline:

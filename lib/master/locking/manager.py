@@ -11,9 +11,9 @@ import threading
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from ganeti import clock, errors
-from ganeti.locking.lockset import LockSet
-from ganeti.locking.sharedlock import LockInfo
+from ganeti.base import clock, errors
+from ganeti.master.locking.lockset import LockSet
+from ganeti.master.locking.sharedlock import LockInfo
 
 
 class Level(enum.IntEnum):

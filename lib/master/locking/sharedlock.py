@@ -1,6 +1,6 @@
 """One lock that threads hold shared or exclusively, with priorities and timeouts.
 
-`ganeti.locking.rules` decides; this module blocks and wakes threads. Owners are
+`ganeti.decisions.lock_rules` decides; this module blocks and wakes threads. Owners are
 threads, listed by name; a worker's name contains its present job, such as
 ``Jq3/Job812/I_STARTUP``.
 """
@@ -9,9 +9,9 @@ import threading
 from collections.abc import Container, Iterable
 from typing import NamedTuple, cast
 
-from ganeti import clock, errors
-from ganeti.locking import rules
-from ganeti.locking.pipecondition import PipeCondition
+from ganeti.base import clock, errors
+from ganeti.decisions import lock_rules as rules
+from ganeti.master.locking.pipecondition import PipeCondition
 
 
 class LockInfo(NamedTuple):

@@ -6,8 +6,8 @@ form, and `objects` the one of the remote API.
 Queries change nothing. The protocols of queries do not belong here.
 """
 
-from ganeti.query.encoded import EncodedLists
-from ganeti.query.engine import (
+from ganeti.master.query.encoded import EncodedLists
+from ganeti.master.query.engine import (
     RESOURCES,
     Answer,
     asks_nodes,
@@ -16,9 +16,9 @@ from ganeti.query.engine import (
     objects,
     query,
 )
-from ganeti.query.jobs import job_values, parse_job_id
-from ganeti.query.model import ClusterFacts, Jobs, Sources
-from ganeti.query.status import instance_status
+from ganeti.master.query.jobs import job_values, parse_job_id
+from ganeti.master.query.model import ClusterFacts, Jobs, Sources
+from ganeti.master.query.status import instance_status
 
 __all__ = [
     "RESOURCES",

@@ -3,11 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.constants import query as constants
-from ganeti.constants import versions
-from ganeti.objects import Cluster
-from ganeti.query.model import (
+from ganeti.base import errors
+from ganeti.base.constants import query as constants
+from ganeti.base.constants import versions
+from ganeti.master.query.model import (
     ClusterFacts,
     Field,
     Getter,
@@ -18,6 +17,7 @@ from ganeti.query.model import (
     optional,
     plain,
 )
+from ganeti.model.objects import Cluster
 
 
 def _facts(context: QueryContext) -> ClusterFacts:

@@ -4,9 +4,9 @@ import platform
 import sys
 from typing import Any, Final
 
-from ganeti import objects
-from ganeti.constants import versions
-from ganeti.repair import duties
+from ganeti.base.constants import versions
+from ganeti.decisions.repair import duties
+from ganeti.model import objects
 
 #: Fields of the cluster record that keep their name.
 _PLAIN: Final = (

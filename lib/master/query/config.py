@@ -3,11 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from ganeti.constants import disks
-from ganeti.constants import query as constants
-from ganeti.jqueue import filters
-from ganeti.objects import FilterRule, Network, NodeGroup, params
-from ganeti.query.model import (
+from ganeti.base.constants import disks
+from ganeti.base.constants import query as constants
+from ganeti.base.net import ip
+from ganeti.base.text import nicesort
+from ganeti.decisions.jobs import filters
+from ganeti.master.query.model import (
     Cell,
     Field,
     Getter,
@@ -22,8 +23,8 @@ from ganeti.query.model import (
     plain,
     rows_by_name,
 )
-from ganeti.query.node import param_fields
-from ganeti.utils import ip, nicesort
+from ganeti.master.query.node import param_fields
+from ganeti.model.objects import FilterRule, Network, NodeGroup, params
 
 
 def _bound(

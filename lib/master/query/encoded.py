@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ganeti.objects import Instance
-from ganeti.query.model import UNKNOWN, Getter, QueryContext, Resource
+from ganeti.master.query.model import UNKNOWN, Getter, QueryContext, Resource
+from ganeti.model.objects import Instance
 
 #: Tables on which the members of every row may depend. Instances and disks are not
 #: among them: those of a row are compared one by one.

@@ -4,12 +4,20 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypedDict
 
-from ganeti import errors, qlang
-from ganeti.constants import ecodes
-from ganeti.constants import query as constants
-from ganeti.objects import lookup
-from ganeti.query import cluster, config, encoded, instance, jobs, node, os_diagnose
-from ganeti.query.model import (
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.constants import query as constants
+from ganeti.base.text import messages, nicesort
+from ganeti.master.query import (
+    cluster,
+    config,
+    encoded,
+    instance,
+    jobs,
+    node,
+    os_diagnose,
+)
+from ganeti.master.query.model import (
     UNAVAIL,
     UNKNOWN,
     Cell,
@@ -20,7 +28,8 @@ from ganeti.query.model import (
     Sources,
     normal,
 )
-from ganeti.utils import messages, nicesort
+from ganeti.model import qlang
+from ganeti.model.objects import lookup
 
 RESOURCES: Final[Mapping[str, Resource]] = {
     resource.name: resource

@@ -5,13 +5,11 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Final
 
-from ganeti.constants import hypervisors, params
-from ganeti.constants import query as constants
-from ganeti.constants.hvparams import HYPERVISOR
-from ganeti.objects import Instance
-from ganeti.objects import params as object_params
-from ganeti.query import instance_live, instance_parts
-from ganeti.query.model import (
+from ganeti.base.constants import query as constants
+from ganeti.base.constants.parameters import hypervisors, params
+from ganeti.base.constants.parameters.hvparams import HYPERVISOR
+from ganeti.master.query import instance_live, instance_parts
+from ganeti.master.query.model import (
     Cell,
     Field,
     Getter,
@@ -26,6 +24,8 @@ from ganeti.query.model import (
     rows_by_name,
     shared_column,
 )
+from ganeti.model.objects import Instance
+from ganeti.model.objects import params as object_params
 
 _KIND_OF_TYPE: Final = {
     "bool": constants.QFT_BOOL,

@@ -5,10 +5,9 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti.constants import query as constants
-from ganeti.constants.instance import ADMINST_UP, INSTST_ADMINDOWN, INSTST_RUNNING
-from ganeti.objects import Instance, Snapshot, consoles, params
-from ganeti.query.model import (
+from ganeti.base.constants import query as constants
+from ganeti.base.constants.instance import ADMINST_UP, INSTST_ADMINDOWN, INSTST_RUNNING
+from ganeti.master.query.model import (
     UNAVAIL,
     Cell,
     Field,
@@ -18,9 +17,10 @@ from ganeti.query.model import (
     maybe,
     normal,
 )
-from ganeti.query.status import ObservedState, instance_status
-from ganeti.rpc.result import Result
-from ganeti.ssh import account
+from ganeti.master.query.status import ObservedState, instance_status
+from ganeti.model.objects import Instance, Snapshot, consoles, params
+from ganeti.protocols.rpc.result import Result
+from ganeti.protocols.ssh import account
 
 #: Name of the live data.
 _INFO: Final = "all_instances_info"

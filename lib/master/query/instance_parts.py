@@ -4,10 +4,9 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from ganeti.constants import disks as disk_constants
-from ganeti.constants import query as constants
-from ganeti.objects import Disk, Instance, Nic, params
-from ganeti.query.model import (
+from ganeti.base.constants import disks as disk_constants
+from ganeti.base.constants import query as constants
+from ganeti.master.query.model import (
     UNAVAIL,
     Cell,
     Field,
@@ -17,6 +16,7 @@ from ganeti.query.model import (
     normal,
     sparse_column,
 )
+from ganeti.model.objects import Disk, Instance, Nic, params
 
 #: There are fields for this many disks and NICs, the maximum of an instance.
 MAX_DISKS: Final = 16

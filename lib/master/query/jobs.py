@@ -6,12 +6,13 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from ganeti import errors, jqueue
-from ganeti.constants import ecodes
-from ganeti.constants import query as constants
-from ganeti.locking import LockInfo
-from ganeti.objects import Snapshot
-from ganeti.query.model import (
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.constants import query as constants
+from ganeti.base.text import units
+from ganeti.master import jqueue
+from ganeti.master.locking import LockInfo
+from ganeti.master.query.model import (
     UNAVAIL,
     Cell,
     Field,
@@ -23,7 +24,7 @@ from ganeti.query.model import (
     normal,
     plain,
 )
-from ganeti.utils import units
+from ganeti.model.objects import Snapshot
 
 
 class _Row(NamedTuple):

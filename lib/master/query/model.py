@@ -5,15 +5,16 @@ import itertools
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar, cast
 
-from ganeti import errors, jqueue
-from ganeti.constants import query as constants
-from ganeti.locking import LockInfo
-from ganeti.objects import Snapshot, lookup
-from ganeti.pathutils import Paths
-from ganeti.rpc.base import Runner
-from ganeti.rpc.result import Result
+from ganeti.base import errors
+from ganeti.base.constants import query as constants
+from ganeti.base.pathutils import Paths
+from ganeti.base.text import nicesort
+from ganeti.master import jqueue
+from ganeti.master.locking import LockInfo
+from ganeti.model.objects import Snapshot, lookup
+from ganeti.protocols.rpc.base import Runner
+from ganeti.protocols.rpc.result import Result
 from ganeti.store import CopyState
-from ganeti.utils import nicesort
 
 T = TypeVar("T")
 
@@ -223,7 +224,7 @@ class Field:
         doc: one line for users.
         bind: returns the getter for one query.
         live: name of the live data that it needs, empty for none.
-        match: how filters compare it, see `ganeti.qlang.Leaf`.
+        match: how filters compare it, see `ganeti.model.qlang.Leaf`.
         absent: what filters compare where it is unavailable; None lets every filter
             match there, as documented for Ganeti's fields.
         column: computes the cells of all rows of the answer at once, in their order,
@@ -347,7 +348,7 @@ def rows_by_name(
     """Return a function that lists a table's records, all in natural order or by name.
 
     Args:
-        table: of the snapshot, see `ganeti.objects.TABLES`.
+        table: of the snapshot, see `ganeti.model.objects.TABLES`.
     """
     kept: tuple[Any, Sequence[str]] = None, ()
 

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from ganeti.constants import disks, params
-from ganeti.constants import query as constants
-from ganeti.constants.hvparams import HYPERVISOR
-from ganeti.constants.oob import OOB_OPT_OUT
-from ganeti.objects import Node
-from ganeti.objects import params as object_params
-from ganeti.query.model import (
+from ganeti.base.constants import disks
+from ganeti.base.constants import query as constants
+from ganeti.base.constants.parameters import params
+from ganeti.base.constants.parameters.hvparams import HYPERVISOR
+from ganeti.base.constants.protocols.oob import OOB_OPT_OUT
+from ganeti.base.text import nicesort
+from ganeti.master.query.model import (
     UNAVAIL,
     Cell,
     Field,
@@ -24,8 +24,9 @@ from ganeti.query.model import (
     plain,
     rows_by_name,
 )
-from ganeti.rpc.result import Result
-from ganeti.utils import nicesort
+from ganeti.model.objects import Node
+from ganeti.model.objects import params as object_params
+from ganeti.protocols.rpc.result import Result
 
 #: Name of the live data.
 _INFO: Final = "node_info"

@@ -4,11 +4,11 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.constants import ecodes
-from ganeti.constants import query as constants
-from ganeti.objects import Cluster
-from ganeti.query.model import (
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.constants import query as constants
+from ganeti.base.text import nicesort
+from ganeti.master.query.model import (
     Field,
     Getter,
     QueryContext,
@@ -17,7 +17,7 @@ from ganeti.query.model import (
     normal,
     plain,
 )
-from ganeti.utils import nicesort
+from ganeti.model.objects import Cluster
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import enum
 from typing import Final
 
-from ganeti.constants import instance as constants
+from ganeti.base.constants import instance as constants
 
 
 class ObservedState(enum.Enum):

@@ -13,11 +13,11 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ganeti import errors
-from ganeti.process import Runner
-from ganeti.storage import lvm
-from ganeti.tools.lvmstrap import disks
-from ganeti.tools.lvmstrap.disks import Disk, Disks
+from ganeti.base import errors
+from ganeti.base.process import Runner
+from ganeti.migration.lvmstrap import disks
+from ganeti.migration.lvmstrap.disks import Disk, Disks
+from ganeti.node.storage import lvm
 
 _log = logging.getLogger(__name__)
 _ALPHABET: Final = string.digits + string.ascii_letters

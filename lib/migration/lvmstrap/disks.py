@@ -13,12 +13,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ganeti import errors
-from ganeti.constants import ecodes
-from ganeti.process import Limits, Runner, RunResult
-from ganeti.storage import lvm
-from ganeti.tools.lvmstrap.kernel import Kernel
-from ganeti.utils.nicesort import nice_sorted
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.process import Limits, Runner, RunResult
+from ganeti.base.text.nicesort import nice_sorted
+from ganeti.migration.lvmstrap.kernel import Kernel
+from ganeti.node.storage import lvm
 
 #: Beginning of the UUIDs of physical volumes that this program makes. One without a
 #: group is free: it is what a run that was killed leaves behind.

@@ -6,7 +6,7 @@ import stat
 from collections.abc import Iterator
 from typing import Final, Protocol
 
-from ganeti.utils import files
+from ganeti.base.filesystem import files
 
 #: Programs that look at each device that changes, for a moment.
 _PASSING: Final = ("systemd-udevd", "(udev-worker)", "udevd")

@@ -6,16 +6,16 @@ import os
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.cli import table
-from ganeti.constants import ecodes, versions
-from ganeti.process import Runner, SystemRunner
-from ganeti.storage import lvm
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, versions
+from ganeti.base.process import Runner, SystemRunner
+from ganeti.base.text import arguments, control_chars
+from ganeti.commands.cli.output import table
+from ganeti.migration.lvmstrap.creation import Creation
+from ganeti.migration.lvmstrap.disks import Disk, Disks
+from ganeti.migration.lvmstrap.kernel import Kernel, SystemKernel
+from ganeti.node.storage import lvm
 from ganeti.tools import common
-from ganeti.tools.lvmstrap.creation import Creation
-from ganeti.tools.lvmstrap.disks import Disk, Disks
-from ganeti.tools.lvmstrap.kernel import Kernel, SystemKernel
-from ganeti.utils import arguments, control_chars
 
 NAME: Final = "lvmstrap"
 _GROUP: Final = "xenvg"

@@ -4,9 +4,9 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from ganeti.constants import jobqueue
-from ganeti.rapi import client as rapi
-from ganeti.tools.move_instance.settings import Cluster
+from ganeti.base.constants import jobqueue
+from ganeti.migration.move_instance.settings import Cluster
+from ganeti.protocols import rapi
 
 #: Seconds until a connection must be made.
 _CONNECT_S = 30.0

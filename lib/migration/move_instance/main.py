@@ -9,12 +9,12 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from ganeti.constants import exitcodes
-from ganeti.constants import export as export_constants
-from ganeti.rapi import client as rapi
-from ganeti.tools.move_instance import jobs, settings
-from ganeti.tools.move_instance.mover import Clients, MoveError, Mover
-from ganeti.utils import control_chars
+from ganeti.base.constants import exitcodes
+from ganeti.base.constants.protocols import export as export_constants
+from ganeti.base.text import control_chars
+from ganeti.migration.move_instance import jobs, settings
+from ganeti.migration.move_instance.mover import Clients, MoveError, Mover
+from ganeti.protocols import rapi
 
 _LOGGER: Final = logging.getLogger(settings.NAME)
 

@@ -10,10 +10,10 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Final
 
-from ganeti.constants import ecodes, jobqueue
-from ganeti.rapi import client as rapi
-from ganeti.tools.move_instance import jobs, requests
-from ganeti.tools.move_instance.settings import Settings
+from ganeti.base.constants import ecodes, jobqueue
+from ganeti.migration.move_instance import jobs, requests
+from ganeti.migration.move_instance.settings import Settings
+from ganeti.protocols import rapi
 
 _SOURCE: Final = "source"
 _DESTINATION: Final = "destination"

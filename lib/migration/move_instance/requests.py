@@ -7,7 +7,7 @@ request. Pure functions.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ganeti.tools.move_instance.settings import Target
+from ganeti.migration.move_instance.settings import Target
 
 #: Members of a NIC in the description of an instance, in their order.
 _NIC: Final = ("name", "uuid", "ip", "mac", "mode", "link", "vlan", "network")

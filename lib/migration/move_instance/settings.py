@@ -5,12 +5,13 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
-from ganeti import errors
-from ganeti.cli import values
-from ganeti.constants import disks, versions
-from ganeti.constants import export as export_constants
-from ganeti.rapi import client as rapi
-from ganeti.utils import arguments, hostnames
+from ganeti.base import errors
+from ganeti.base.constants import disks, versions
+from ganeti.base.constants.protocols import export as export_constants
+from ganeti.base.net import hostnames
+from ganeti.base.text import arguments
+from ganeti.commands.cli import values
+from ganeti.protocols import rapi
 
 NAME: Final = "move-instance"
 #: Most bytes of a file with a password.

@@ -8,12 +8,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.constants import export as constants
-from ganeti.objects import export_info
-from ganeti.objects.export_info import ExportedDisk, ExportInfo
-from ganeti.process import Runner
-from ganeti.tools.ovf import envelope, images, package
+from ganeti.base import errors
+from ganeti.base.constants.protocols import export as constants
+from ganeti.base.process import Runner
+from ganeti.migration.ovf import envelope, images, package
+from ganeti.model.objects import export_info
+from ganeti.model.objects.export_info import ExportedDisk, ExportInfo
 
 _MIB: Final = 1 << 20
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Final
 from xml.etree import ElementTree as ET
 
-from ganeti import errors
-from ganeti.constants.disks import MAX_DISKS, MAX_NICS
+from ganeti.base import errors
+from ganeti.base.constants.disks import MAX_DISKS, MAX_NICS
 
 #: Most characters of a descriptor; those of real machines have some thousands.
 MAX_LENGTH: Final = 4 * 1024 * 1024

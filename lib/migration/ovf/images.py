@@ -12,9 +12,9 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.process import Runner
-from ganeti.utils import qcow2
+from ganeti.base import errors
+from ganeti.base.filesystem import qcow2
+from ganeti.base.process import Runner
 
 #: Name of the format for qemu-img by our name.
 _FORMATS: Final = {"raw": "raw", "cow": "qcow2", "vmdk": "vmdk"}

@@ -5,12 +5,13 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ganeti import _buildconf, errors
-from ganeti.cli import values
-from ganeti.process import SystemRunner
+from ganeti import _buildconf
+from ganeti.base import errors
+from ganeti.base.process import SystemRunner
+from ganeti.base.text import arguments
+from ganeti.commands.cli import values
+from ganeti.migration.ovf import conversion
 from ganeti.tools import common
-from ganeti.tools.ovf import conversion
-from ganeti.utils import arguments
 
 NAME: Final = "ovfconverter"
 

@@ -9,8 +9,8 @@ import tarfile
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ganeti import errors
-from ganeti.tools.ovf import envelope
+from ganeti.base import errors
+from ganeti.migration.ovf import envelope
 
 _MANIFEST: Final = re.compile(r"(SHA1|SHA256)\((.+)\)= ?([0-9a-fA-F]+)")
 _MEMBER: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9 _.+-]{0,199}")

@@ -9,14 +9,14 @@ from typing import Final, Protocol
 
 import msgspec
 
-from ganeti import errors
-from ganeti.pathutils import Paths
-from ganeti.process import Runner
-from ganeti.ssconf import SimpleStore
-from ganeti.ssh import account, client
-from ganeti.tools.takeover import node as node_module
-from ganeti.tools.takeover.journal import Target
-from ganeti.utils import files
+from ganeti.base import errors
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import Runner
+from ganeti.migration.takeover import node as node_module
+from ganeti.migration.takeover.journal import Target
+from ganeti.protocols.ssconf import SimpleStore
+from ganeti.protocols.ssh import account, client
 
 #: Longest silence of a node in one step, in seconds: daemons may take long to start.
 _STEP_S: Final = 400.0
@@ -30,7 +30,7 @@ class Node(Protocol):
     target: Target
 
     def run(self, step: str) -> node_module.Report:
-        """Run a step there; errors as those of `ganeti.tools.takeover.node`."""
+        """Run a step there; errors as those of `ganeti.migration.takeover.node`."""
 
     def put(self, path: str, data: bytes, *, mode: int) -> None:
         """Write a file there."""

@@ -3,8 +3,8 @@
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from ganeti.constants import disks as disk_constants
-from ganeti.objects import Snapshot
+from ganeti.base.constants import disks as disk_constants
+from ganeti.model.objects import Snapshot
 
 #: Hypervisors whose instances are only known to run if this release has started them.
 _UNSEEN: Final = ("chroot", "lxc")

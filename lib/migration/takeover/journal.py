@@ -9,8 +9,8 @@ from typing import Final, Self
 
 import msgspec
 
-from ganeti import errors
-from ganeti.utils import files
+from ganeti.base import errors
+from ganeti.base.filesystem import files
 
 #: Steps from the other Ganeti to this implementation, and back.
 OVER: Final = ("stop", "keep", "import", "copy", "convert", "start", "verify")

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from ganeti.pathutils import Paths
-from ganeti.utils import files
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
 
 #: Most rows of the list: a queue has at most 5,000 live jobs.
 _MAX_ROWS: Final = 1_000_000

@@ -8,18 +8,20 @@ from typing import Any, Final
 
 import simplejson
 
-from ganeti import _buildconf, errors
-from ganeti.clock import SystemClock
-from ganeti.constants import ecodes
-from ganeti.hypervisor.registry import DRIVERS
-from ganeti.pathutils import Paths
-from ganeti.process import SystemRunner
-from ganeti.ssconf import SimpleStore
-from ganeti.tools import cfgupgrade, common, old_config, old_jobs
-from ganeti.tools.takeover import access, findings, steps
-from ganeti.tools.takeover import journal as record
-from ganeti.tools.takeover.journal import Journal, Target
-from ganeti.utils import files
+from ganeti import _buildconf
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.base.constants import ecodes
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import SystemRunner
+from ganeti.migration import cfgupgrade, old_config, old_jobs
+from ganeti.migration.takeover import access, findings, steps
+from ganeti.migration.takeover import journal as record
+from ganeti.migration.takeover.journal import Journal, Target
+from ganeti.node.hypervisor.registry import DRIVERS
+from ganeti.protocols.ssconf import SimpleStore
+from ganeti.tools import common
 
 NAME: Final = "take-over"
 DAEMON_UTIL: Final = "/usr/lib/ganeti/daemon-util"

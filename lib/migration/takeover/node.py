@@ -13,17 +13,18 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import _buildconf, errors
-from ganeti.bootstrap.services import Services
-from ganeti.constants import ecodes
-from ganeti.hypervisor.kvm import files as kvm_files
-from ganeti.pathutils import Paths
-from ganeti.process import Runner, SystemRunner
-from ganeti.ssconf import SimpleStore
-from ganeti.store import sqlite_file
+from ganeti import _buildconf
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import Runner, SystemRunner
+from ganeti.migration.takeover import kept, runtimes, services
+from ganeti.node.hypervisor.kvm import files as kvm_files
+from ganeti.node.services import Services
+from ganeti.protocols.ssconf import SimpleStore
+from ganeti.store.file import sqlite_file
 from ganeti.tools import common
-from ganeti.tools.takeover import kept, runtimes, services
-from ganeti.utils import files
 
 NAME: Final = "take-over-node"
 #: Seconds to wait for the end of another step: daemons may take long to start.

@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from ganeti import errors
-from ganeti.hypervisor.kvm import files as kvm_files
-from ganeti.hypervisor.kvm import runtime
-from ganeti.pathutils import Paths
-from ganeti.utils import files
+from ganeti.base import errors
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
+from ganeti.node.hypervisor.kvm import files as kvm_files
+from ganeti.node.hypervisor.kvm import runtime
 
 _SUFFIX = ".runtime"
 _MODE = 0o600

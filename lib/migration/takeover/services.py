@@ -10,10 +10,11 @@ import time
 from collections.abc import Collection
 from typing import Final
 
-from ganeti import _buildconf, errors
-from ganeti.pathutils import Paths
-from ganeti.process import Runner
-from ganeti.utils import files, pidfile
+from ganeti import _buildconf
+from ganeti.base import errors
+from ganeti.base.filesystem import files, pidfile
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import Runner
 
 CRON: Final = "/etc/cron.d/ganeti"
 #: Cron skips names with a dot.

@@ -9,16 +9,17 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ganeti import errors, store
+from ganeti import store
+from ganeti.base import errors
+from ganeti.base.clock import Clock
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
 from ganeti.bootstrap import jobs
-from ganeti.clock import Clock
-from ganeti.pathutils import Paths
-from ganeti.tools import cfgupgrade, old_config, old_jobs
-from ganeti.tools.takeover import journal as record
-from ganeti.tools.takeover import node as node_module
-from ganeti.tools.takeover.access import Node
-from ganeti.tools.takeover.journal import Journal
-from ganeti.utils import files
+from ganeti.migration import cfgupgrade, old_config, old_jobs
+from ganeti.migration.takeover import journal as record
+from ganeti.migration.takeover import node as node_module
+from ganeti.migration.takeover.access import Node
+from ganeti.migration.takeover.journal import Journal
 
 #: Shows the administrator one line.
 Feedback = Callable[[str], None]

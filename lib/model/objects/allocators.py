@@ -8,7 +8,7 @@ part without a type stands for all other types.
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ganeti.constants.iallocator import DEFAULT_IALLOCATOR_SHORTCUT
+from ganeti.base.constants.protocols.iallocator import DEFAULT_IALLOCATOR_SHORTCUT
 
 #: Key of the names for all types that are not named.
 OTHERS: Final = ""

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ganeti.constants import cloud_init as constants
+from ganeti.base.constants.parameters import cloud_init as constants
 
 #: Settings for a guest whose instance has no user data.
 _NO_USER_DATA = "#cloud-config\n{}\n"

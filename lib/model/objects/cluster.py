@@ -2,9 +2,9 @@
 
 from typing import Any, ClassVar
 
-from ganeti.constants.commit import COMMIT_POLICY_MAJORITY
-from ganeti.constants.confd import CONFD_HMAC_SHA1
-from ganeti.objects.base import Record
+from ganeti.base.constants.commit import COMMIT_POLICY_MAJORITY
+from ganeti.base.constants.protocols.confd import CONFD_HMAC_SHA1
+from ganeti.model.objects.base import Record
 
 
 class Cluster(Record, frozen=True, kw_only=True):
@@ -97,21 +97,22 @@ class Cluster(Record, frozen=True, kw_only=True):
     drbd_usermode_helper: str | None = None
     hv_state_static: dict[str, Any] = {}
     disk_state_static: dict[str, Any] = {}
-    #: When commits are acknowledged, see `ganeti.constants.commit`.
+    #: When commits are acknowledged, see `ganeti.base.constants.commit`.
     commit_policy: str = COMMIT_POLICY_MAJORITY
     #: Whether confd answers each request only once.
     confd_detect_replays: bool = False
-    #: Signatures that confd accepts, see `ganeti.constants.confd`.
+    #: Signatures that confd accepts, see `ganeti.base.constants.protocols.confd`.
     confd_hmac: str = CONFD_HMAC_SHA1
     #: Command that diagnoses nodes, where a node allows it; empty for none.
     diagnose_data_collector_filename: str = ""
-    #: Limits of automatons that are set, see `ganeti.repair.limits`.
+    #: Limits of automatons that are set, see `ganeti.decisions.repair.limits`.
     automation_limits: dict[str, float] = {}
     #: Why and since when no automaton acts: ``reason`` and ``time``; empty if they may.
     automation_freeze: dict[str, Any] = {}
     #: Whether dead nodes are fenced and their instances started elsewhere.
     node_death: bool = False
-    #: Duties of the maintenance daemon that are set, see `ganeti.repair.duties`.
+    #: Duties of the maintenance daemon that are set, see
+    #: `ganeti.decisions.repair.duties`.
     maintenance: dict[str, Any] = {}
     #: Whether the remote API demands credentials for reading. New clusters do; earlier
     #: ones, and those of Ganeti, do not say it and go on as they were.

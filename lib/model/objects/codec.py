@@ -5,8 +5,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from ganeti import errors
-from ganeti.objects.base import Record
+from ganeti.base import errors
+from ganeti.model.objects.base import Record
 
 R = TypeVar("R", bound=Record)
 

@@ -2,14 +2,14 @@
 
 from typing import ClassVar
 
-from ganeti.objects.base import Record
-from ganeti.objects.cluster import Cluster
-from ganeti.objects.disk import Disk
-from ganeti.objects.filters import FilterRule
-from ganeti.objects.group import NodeGroup
-from ganeti.objects.instance import Instance
-from ganeti.objects.network import Network
-from ganeti.objects.node import Node
+from ganeti.model.objects.base import Record
+from ganeti.model.objects.cluster import Cluster
+from ganeti.model.objects.disk import Disk
+from ganeti.model.objects.filters import FilterRule
+from ganeti.model.objects.group import NodeGroup
+from ganeti.model.objects.instance import Instance
+from ganeti.model.objects.network import Network
+from ganeti.model.objects.node import Node
 
 
 class ConfigData(Record, frozen=True, kw_only=True):

@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ganeti.constants import hypervisors
-from ganeti.objects.instance import Instance
+from ganeti.base.constants.parameters import hypervisors
+from ganeti.model.objects.instance import Instance
 
 _WILDCARDS: Final = frozenset({"0.0.0.0", "::"})
 #: Program that connects the terminal to the serial line of a guest.

@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar
 
-from ganeti.objects.base import Record
+from ganeti.model.objects.base import Record
 
 
 class Disk(Record, frozen=True, kw_only=True):

@@ -17,12 +17,12 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import errors
-from ganeti.constants import export as constants
-from ganeti.constants import versions
-from ganeti.constants.disks import MAX_DISKS, MAX_NICS
-from ganeti.objects.filled import DiskX, InstanceX, NicX
-from ganeti.utils import control_chars
+from ganeti.base import errors
+from ganeti.base.constants import versions
+from ganeti.base.constants.disks import MAX_DISKS, MAX_NICS
+from ganeti.base.constants.protocols import export as constants
+from ganeti.base.text import control_chars
+from ganeti.model.objects.filled import DiskX, InstanceX, NicX
 
 #: Most characters of a description; that of 16 disks and 8 NICs has about 4,000.
 MAX_LENGTH: Final = 256 * 1024

@@ -2,12 +2,12 @@
 
 from typing import Any, ClassVar
 
-from ganeti.constants.instance import (
+from ganeti.base.constants.instance import (
     CREATION_INSTALLING,
     CREATION_INTERRUPTED,
     CREATION_RENAME_CUT,
 )
-from ganeti.objects.base import Record
+from ganeti.model.objects.base import Record
 
 
 class Reservation(Record, frozen=True, kw_only=True):
@@ -19,7 +19,7 @@ class Reservation(Record, frozen=True, kw_only=True):
     expires: float = 0.0
     #: Free text: who needs it.
     owner: str = ""
-    #: ``low``, ``normal`` or ``high``, see `ganeti.constants.instance`.
+    #: ``low``, ``normal`` or ``high``, see `ganeti.base.constants.instance`.
     priority: str = "normal"
     #: Template that was wanted last, for the first disk; empty for the default.
     disk_template: str = ""

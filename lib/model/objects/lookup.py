@@ -8,10 +8,10 @@ Host names do not distinguish case.
 from collections.abc import Sequence
 from typing import Final
 
-from ganeti import errors
-from ganeti.constants import ecodes
-from ganeti.objects.snapshot import Snapshot
-from ganeti.utils import messages, nicesort
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.text import messages, nicesort
+from ganeti.model.objects.snapshot import Snapshot
 
 #: Word for messages by table.
 _KINDS: Final = {

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from ganeti.objects.base import Record
+from ganeti.model.objects.base import Record
 
 
 class Network(Record, frozen=True, kw_only=True):

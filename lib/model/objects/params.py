@@ -7,14 +7,14 @@ All functions are pure and return new dictionaries that the caller may keep. The
 from collections.abc import Mapping
 from typing import Any
 
-from ganeti.constants import params
-from ganeti.constants.hvparams import HYPERVISOR
-from ganeti.constants.oob import OOB_OPT_OUT
-from ganeti.objects.cluster import Cluster
-from ganeti.objects.group import NodeGroup
-from ganeti.objects.instance import Instance, Nic
-from ganeti.objects.node import Node
-from ganeti.objects.snapshot import Snapshot
+from ganeti.base.constants.parameters import params
+from ganeti.base.constants.parameters.hvparams import HYPERVISOR
+from ganeti.base.constants.protocols.oob import OOB_OPT_OUT
+from ganeti.model.objects.cluster import Cluster
+from ganeti.model.objects.group import NodeGroup
+from ganeti.model.objects.instance import Instance, Nic
+from ganeti.model.objects.node import Node
+from ganeti.model.objects.snapshot import Snapshot
 
 Params = dict[str, Any]
 _NONE: Mapping[str, Any] = {}

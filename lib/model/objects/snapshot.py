@@ -9,15 +9,15 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import immutables
 
-from ganeti import errors
-from ganeti.objects.base import Record
-from ganeti.objects.cluster import Cluster
-from ganeti.objects.disk import Disk
-from ganeti.objects.filters import FilterRule
-from ganeti.objects.group import NodeGroup
-from ganeti.objects.instance import Instance
-from ganeti.objects.network import Network
-from ganeti.objects.node import Node
+from ganeti.base import errors
+from ganeti.model.objects.base import Record
+from ganeti.model.objects.cluster import Cluster
+from ganeti.model.objects.disk import Disk
+from ganeti.model.objects.filters import FilterRule
+from ganeti.model.objects.group import NodeGroup
+from ganeti.model.objects.instance import Instance
+from ganeti.model.objects.network import Network
+from ganeti.model.objects.node import Node
 
 R = TypeVar("R", bound=Record)
 

@@ -1,12 +1,12 @@
 """Opcodes: one typed record per request that the master can execute.
 
 LUXI and RAPI decoding, command line options, documentation and result checks use
-the annotations. The actions of opcodes are in `ganeti.cmdlib`.
+the annotations. The actions of opcodes are in `ganeti.operations`.
 """
 
-from ganeti.opcodes.backup import BackupExport, BackupPrepare, BackupRemove
-from ganeti.opcodes.base import Opcode
-from ganeti.opcodes.cluster import (
+from ganeti.model.opcodes.backup import BackupExport, BackupPrepare, BackupRemove
+from ganeti.model.opcodes.base import Opcode
+from ganeti.model.opcodes.cluster import (
     ClusterActivateMasterIp,
     ClusterConfigQuery,
     ClusterDeactivateMasterIp,
@@ -23,7 +23,7 @@ from ganeti.opcodes.cluster import (
     ClusterVerifyDisks,
     ClusterVerifyGroup,
 )
-from ganeti.opcodes.codec import (
+from ganeti.model.opcodes.codec import (
     OPCODES,
     decode,
     encode,
@@ -31,7 +31,7 @@ from ganeti.opcodes.codec import (
     redact,
     short_summary,
 )
-from ganeti.opcodes.group import (
+from ganeti.model.opcodes.group import (
     GroupAdd,
     GroupAssignNodes,
     GroupEvacuate,
@@ -40,7 +40,7 @@ from ganeti.opcodes.group import (
     GroupSetParams,
     GroupVerifyDisks,
 )
-from ganeti.opcodes.instance import (
+from ganeti.model.opcodes.instance import (
     InstanceConsole,
     InstanceQueryData,
     InstanceReboot,
@@ -48,28 +48,28 @@ from ganeti.opcodes.instance import (
     InstanceShutdown,
     InstanceStartup,
 )
-from ganeti.opcodes.instance_create import (
+from ganeti.model.opcodes.instance_create import (
     InstanceCreate,
     InstanceMultiAlloc,
     InstanceReinstall,
     InstanceRemove,
     InstanceRename,
 )
-from ganeti.opcodes.instance_disks import (
+from ganeti.model.opcodes.instance_disks import (
     InstanceActivateDisks,
     InstanceDeactivateDisks,
     InstanceGrowDisk,
     InstanceRecreateDisks,
     InstanceReplaceDisks,
 )
-from ganeti.opcodes.instance_move import (
+from ganeti.model.opcodes.instance_move import (
     InstanceChangeGroup,
     InstanceFailover,
     InstanceMigrate,
     InstanceMove,
 )
-from ganeti.opcodes.misc import ExtStorageDiagnose, OsDiagnose
-from ganeti.opcodes.network import (
+from ganeti.model.opcodes.misc import ExtStorageDiagnose, OsDiagnose
+from ganeti.model.opcodes.network import (
     NetworkAdd,
     NetworkConnect,
     NetworkDisconnect,
@@ -77,7 +77,7 @@ from ganeti.opcodes.network import (
     NetworkRename,
     NetworkSetParams,
 )
-from ganeti.opcodes.node import (
+from ganeti.model.opcodes.node import (
     NodeAdd,
     NodeEvacuate,
     NodeMigrate,
@@ -92,9 +92,9 @@ from ganeti.opcodes.node import (
     RepairNodeStorage,
     RestrictedCommand,
 )
-from ganeti.opcodes.query import Query, QueryFields
-from ganeti.opcodes.tags import TagsDel, TagsGet, TagsSearch, TagsSet
-from ganeti.opcodes.test import (
+from ganeti.model.opcodes.query import Query, QueryFields
+from ganeti.model.opcodes.tags import TagsDel, TagsGet, TagsSearch, TagsSet
+from ganeti.model.opcodes.test import (
     TestAllocator,
     TestDelay,
     TestDummy,

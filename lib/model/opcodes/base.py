@@ -4,9 +4,9 @@ from typing import Annotated, Any, ClassVar
 
 import msgspec
 
-from ganeti import ht
-from ganeti.ht import Doc
-from ganeti.utils import control_chars
+from ganeti.base.text import control_chars
+from ganeti.model import ht
+from ganeti.model.ht import Doc
 
 
 class Opcode(

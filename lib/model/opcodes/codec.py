@@ -6,10 +6,13 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import errors, ht
-from ganeti.constants import ecodes, forms
-from ganeti.constants.misc import REDACTED
-from ganeti.opcodes import (
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.misc import REDACTED
+from ganeti.base.constants.parameters import forms
+from ganeti.base.text import messages
+from ganeti.model import ht
+from ganeti.model.opcodes import (
     backup,
     cluster,
     group,
@@ -24,8 +27,7 @@ from ganeti.opcodes import (
     tags,
     test,
 )
-from ganeti.opcodes.base import Opcode
-from ganeti.utils import messages
+from ganeti.model.opcodes.base import Opcode
 
 _MODULES: Final = (
     backup,

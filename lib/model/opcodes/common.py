@@ -2,9 +2,9 @@
 
 from typing import Annotated, Any
 
-from ganeti import ht
-from ganeti.constants import forms
-from ganeti.ht import Doc
+from ganeti.base.constants.parameters import forms
+from ganeti.model import ht
+from ganeti.model.ht import Doc
 
 Compress = Annotated[str, Doc("compression tool for the transfer")]
 ConflictsCheck = Annotated[bool, Doc("refuse IPs that clash with known networks/nodes")]

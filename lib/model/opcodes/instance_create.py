@@ -2,11 +2,11 @@
 
 from typing import Annotated, Any, ClassVar
 
-from ganeti import ht
-from ganeti.constants import forms
-from ganeti.ht import Doc
-from ganeti.opcodes import common
-from ganeti.opcodes.base import Opcode
+from ganeti.base.constants.parameters import forms
+from ganeti.model import ht
+from ganeti.model.ht import Doc
+from ganeti.model.opcodes import common
+from ganeti.model.opcodes.base import Opcode
 
 
 class InstanceCreate(Opcode, tag="OP_INSTANCE_CREATE", frozen=True, kw_only=True):

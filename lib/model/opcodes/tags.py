@@ -2,10 +2,10 @@
 
 from typing import Annotated, Any, ClassVar
 
-from ganeti import ht
-from ganeti.ht import Doc
-from ganeti.opcodes import common
-from ganeti.opcodes.base import Opcode
+from ganeti.model import ht
+from ganeti.model.ht import Doc
+from ganeti.model.opcodes import common
+from ganeti.model.opcodes.base import Opcode
 
 
 class TagsDel(Opcode, tag="OP_TAGS_DEL", frozen=True, kw_only=True):

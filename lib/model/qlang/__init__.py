@@ -2,13 +2,13 @@
 
 A filter is a list that begins with its operator. `parse` converts the text form that
 users write into a filter; `compile_` converts a filter into a function of a row. The
-set of fields belongs to `ganeti.query`; the arguments of list commands belong to
-`ganeti.cli`.
+set of fields belongs to `ganeti.master.query`; the arguments of list commands belong to
+`ganeti.commands.cli`.
 """
 
-from ganeti.qlang.evaluate import Leaf, Predicate, compile_, requested_names
-from ganeti.qlang.parser import glob_regex, parse
-from ganeti.qlang.structure import MAX_DEPTH, check, fields_of
+from ganeti.model.qlang.evaluate import Leaf, Predicate, compile_, requested_names
+from ganeti.model.qlang.parser import glob_regex, parse
+from ganeti.model.qlang.structure import MAX_DEPTH, check, fields_of
 
 __all__ = [
     "MAX_DEPTH",

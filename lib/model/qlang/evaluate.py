@@ -9,10 +9,10 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ganeti import errors
-from ganeti.constants import query as c
-from ganeti.qlang import structure
-from ganeti.utils import patterns, units
+from ganeti.base import errors
+from ganeti.base.constants import query as c
+from ganeti.base.text import patterns, units
+from ganeti.model.qlang import structure
 
 #: Returns whether a row matches; None if this is not known yet.
 Predicate = Callable[[Any], bool | None]

@@ -8,10 +8,10 @@ character literal, so that ``"a\"b"`` is the text ``a"b``.
 import re
 from typing import Any, Final, NamedTuple, NoReturn
 
-from ganeti import errors
-from ganeti.constants import query as c
-from ganeti.qlang.structure import MAX_DEPTH
-from ganeti.utils import patterns
+from ganeti.base import errors
+from ganeti.base.constants import query as c
+from ganeti.base.text import patterns
+from ganeti.model.qlang.structure import MAX_DEPTH
 
 _COMPARISONS: Final = {
     "==": c.QLANG_OP_EQUAL,

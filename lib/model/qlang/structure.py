@@ -2,9 +2,9 @@
 
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.constants import query as c
-from ganeti.utils import patterns
+from ganeti.base import errors
+from ganeti.base.constants import query as c
+from ganeti.base.text import patterns
 
 #: Operators on filters, on one field, and on a field and a value.
 LOGIC: Final = frozenset({c.QLANG_OP_OR, c.QLANG_OP_AND})

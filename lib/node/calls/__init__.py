@@ -6,48 +6,54 @@ procedure by name. `load` imports all modules with procedures, which registers t
 
 import importlib
 
-from ganeti.backend.registry import PROCEDURES, LastAnswer, LocalNode, call, procedure
+from ganeti.node.calls.registry import (
+    PROCEDURES,
+    LastAnswer,
+    LocalNode,
+    call,
+    procedure,
+)
 
 #: Modules with procedures.
 _MODULES = (
     "basics",
-    "callers",
-    "consoles",
-    "crypto",
-    "disks",
-    "exports",
-    "guest_agent",
+    "disks.blockdev",
+    "disks.exports",
+    "disks.mirrors",
+    "disks.storage_units",
+    "disks.transfers",
+    "disks.volumes",
+    "guests.consoles",
+    "guests.guest_agent",
+    "guests.helper_machines",
+    "guests.hotplug",
+    "guests.instances",
+    "guests.migration",
     "heartbeats",
-    "helper_machines",
-    "hotplug",
-    "instances",
-    "lifecycle",
-    "master",
-    "migration",
-    "mirrors",
+    "membership.lifecycle",
+    "membership.master",
+    "membership.replica",
+    "membership.term_resets",
+    "membership.uploads",
     "node_info",
     "oob",
     "open_vswitch",
-    "os_archives",
-    "os_scripts",
+    "os.os_archives",
+    "os.os_scripts",
     "peers",
-    "replica",
     "running_calls",
     "scripts",
-    "ssh_keys",
-    "storage_units",
-    "term_resets",
-    "transfers",
-    "uploads",
+    "trust.callers",
+    "trust.crypto",
+    "trust.ssh_keys",
     "verify",
-    "volumes",
 )
 
 
 def load() -> None:
     """Import all modules with procedures."""
     for name in _MODULES:
-        importlib.import_module(f"ganeti.backend.{name}")
+        importlib.import_module(f"ganeti.node.calls.{name}")
 
 
 __all__ = ["PROCEDURES", "LastAnswer", "LocalNode", "call", "load", "procedure"]

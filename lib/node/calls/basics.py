@@ -2,9 +2,9 @@
 
 import threading
 
-from ganeti import errors
-from ganeti.backend.registry import LocalNode, procedure
-from ganeti.constants import versions
+from ganeti.base import errors
+from ganeti.base.constants import versions
+from ganeti.node.calls.registry import LocalNode, procedure
 
 
 @procedure("version")

@@ -1,8 +1,8 @@
 """Procedure about heartbeats of other nodes on shared storage."""
 
-from ganeti import errors
-from ganeti.backend.registry import LocalNode, procedure
-from ganeti.storage import heartbeats
+from ganeti.base import errors
+from ganeti.node.calls.registry import LocalNode, procedure
+from ganeti.node.storage import heartbeats
 
 
 @procedure("node_heartbeats")

@@ -3,12 +3,14 @@
 import os
 from typing import Any, Final
 
-from ganeti import errors, serializer
-from ganeti.backend import storage_units
-from ganeti.backend.registry import LocalNode, procedure
-from ganeti.constants import network
-from ganeti.pathutils import Paths
-from ganeti.utils import files, netutils
+from ganeti.base import errors
+from ganeti.base.constants import network
+from ganeti.base.filesystem import files
+from ganeti.base.net import netutils
+from ganeti.base.pathutils import Paths
+from ganeti.model import serializer
+from ganeti.node.calls.disks import storage_units
+from ganeti.node.calls.registry import LocalNode, procedure
 
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 #: File in a virtual node's root; simple virtual nodes share the kernel's boot id.

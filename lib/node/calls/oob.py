@@ -15,11 +15,12 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ganeti import errors, serializer
-from ganeti.backend.registry import LocalNode, procedure
-from ganeti.constants import hooks, oob
-from ganeti.process import Limits, RunResult
-from ganeti.utils import files, trusted_files
+from ganeti.base import errors
+from ganeti.base.constants.protocols import hooks, oob
+from ganeti.base.filesystem import files, trusted_files
+from ganeti.base.process import Limits, RunResult
+from ganeti.model import serializer
+from ganeti.node.calls.registry import LocalNode, procedure
 
 #: Most bytes that a helper may print; a health report of 500 items has 20 KiB.
 _MAX_OUTPUT: Final = 64 << 10
@@ -60,7 +61,7 @@ def run_oob_many(
     Args:
         node: this node.
         helpers: program, and name of the node that it is asked to switch.
-        command: see ``constants.oob``.
+        command: see ``constants.protocols.oob``.
         timeout: of each helper, in seconds.
         pause: seconds between the starts of two helpers.
 

@@ -4,8 +4,8 @@ import os
 import re
 from typing import Final
 
-from ganeti import errors
-from ganeti.backend.registry import LocalNode, procedure
+from ganeti.base import errors
+from ganeti.node.calls.registry import LocalNode, procedure
 
 _INTERFACES: Final = "/sys/class/net"
 #: Names of interfaces; one that begins with a dash would be an option.

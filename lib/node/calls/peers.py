@@ -3,9 +3,9 @@
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from ganeti import errors
-from ganeti.backend.registry import LocalNode, procedure
-from ganeti.utils import netutils
+from ganeti.base import errors
+from ganeti.base.net import netutils
+from ganeti.node.calls.registry import LocalNode, procedure
 
 #: Most nodes in one call, and how many are asked at the same time.
 MAX_NODES: Final = 64

@@ -8,8 +8,8 @@ import logging
 import os
 from typing import Final, Protocol, Self
 
-from ganeti import errors
-from ganeti.pathutils import Paths
+from ganeti.base import errors
+from ganeti.base.pathutils import Paths
 
 _log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 A procedure is a function registered under its wire name; its arguments are converted
 by their annotations. The other modules of this package implement the procedures;
-transport belongs to `ganeti.server.noded`.
+transport belongs to `ganeti.daemons.mains.noded`.
 """
 
 import dataclasses
@@ -13,16 +13,16 @@ from typing import Any, Final, Protocol, TypeVar, get_type_hints
 
 import msgspec
 
-from ganeti import clock, errors, pathutils, process
-from ganeti.backend.power import NoSwitch, PowerSwitch
-from ganeti.hypervisor.base import Hypervisor
-from ganeti.quorum import Term
-from ganeti.ssconf import SimpleStore
-from ganeti.store.replica import Replica
+from ganeti.base import clock, errors, pathutils, process
+from ganeti.decisions.quorum import Term
+from ganeti.node.calls.power import NoSwitch, PowerSwitch
+from ganeti.node.hypervisor.base import Hypervisor
+from ganeti.protocols.ssconf import SimpleStore
+from ganeti.store.copies.replica import Replica
 
 
 class Terms(Protocol):
-    """The newest master term, see `ganeti.backend.master_term.TermGuard`."""
+    """The newest master term, see `master_term.TermGuard`."""
 
     @property
     def seen(self) -> Term:
@@ -45,7 +45,7 @@ class Terms(Protocol):
 
 
 class RunningCalls(Protocol):
-    """The calls in progress, see `ganeti.backend.running_calls.RunningCalls`."""
+    """The calls in progress, see `ganeti.node.calls.running_calls.RunningCalls`."""
 
     def abort(self, call_id: str) -> bool:
         """End the programs of a call; return whether the call was running."""

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from ganeti.backend.registry import LocalNode, procedure
+from ganeti.node.calls.registry import LocalNode, procedure
 
 _log = logging.getLogger(__name__)
 _ID: Final = re.compile(r"[0-9a-f]{16}")

@@ -11,10 +11,11 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import errors, process, serializer
-from ganeti.backend.registry import LocalNode, procedure
-from ganeti.constants import hooks
-from ganeti.utils import allowed_commands, files
+from ganeti.base import errors, process
+from ganeti.base.constants.protocols import hooks
+from ganeti.base.filesystem import allowed_commands, files
+from ganeti.model import serializer
+from ganeti.node.calls.registry import LocalNode, procedure
 
 _log = logging.getLogger(__name__)
 

@@ -12,24 +12,23 @@ import shutil
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ganeti import clock, errors
-from ganeti.backend import (
-    exports,
-    leftovers,
-    node_info,
-    os_definitions,
-    ssh_verify,
-    volumes,
-)
-from ganeti.backend.registry import LocalNode, procedure
-from ganeti.constants import export as export_constants
-from ganeti.constants import nodeverify as nodeverify_constants
-from ganeti.constants import versions
-from ganeti.process import SAFE_PATH
-from ganeti.rpc import node_port
-from ganeti.storage import allowed, drbd_commands, drbd_tools, gluster, lvm
-from ganeti.storage import files as disk_files
-from ganeti.utils import daemon_users, files, netutils, trusted_files, x509
+from ganeti.base import clock, daemon_users, errors
+from ganeti.base.constants import versions
+from ganeti.base.constants.protocols import export as export_constants
+from ganeti.base.constants.protocols import nodeverify as nodeverify_constants
+from ganeti.base.filesystem import files, trusted_files
+from ganeti.base.net import netutils
+from ganeti.base.process import SAFE_PATH
+from ganeti.base.tls import x509
+from ganeti.node.calls import node_info
+from ganeti.node.calls.disks import exports, volumes
+from ganeti.node.calls.guests import leftovers
+from ganeti.node.calls.os import os_definitions
+from ganeti.node.calls.registry import LocalNode, procedure
+from ganeti.node.calls.trust import ssh_verify
+from ganeti.node.storage import allowed, drbd_commands, drbd_tools, gluster, lvm
+from ganeti.node.storage import files as disk_files
+from ganeti.protocols.rpc import node_port
 
 _log = logging.getLogger(__name__)
 

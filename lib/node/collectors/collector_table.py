@@ -5,12 +5,19 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from ganeti import errors
-from ganeti.constants import mond
-from ganeti.mond import diagnosis, disk_stats, drbd_status, processors, volumes, xen
-from ganeti.mond.reports import Kind
-from ganeti.mond.sources import Sources
-from ganeti.process import SAFE_PATH
+from ganeti.base import errors
+from ganeti.base.constants.protocols import mond
+from ganeti.base.process import SAFE_PATH
+from ganeti.node.collectors import (
+    diagnosis,
+    disk_stats,
+    drbd_status,
+    processors,
+    volumes,
+    xen,
+)
+from ganeti.node.collectors.reports import Kind
+from ganeti.node.collectors.sources import Sources
 
 PROC_STAT: Final = "/proc/stat"
 PROC_DISKSTATS: Final = "/proc/diskstats"

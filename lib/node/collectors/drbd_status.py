@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti.mond.reports import Code, Status, merged, with_status
+from ganeti.node.collectors.reports import Code, Status, merged, with_status
 
 _VERSION: Final = re.compile(r"version: (\S+) \(api:([^/]+)/proto:([^)]+)\)")
 _DEVICE: Final = re.compile(r"\s*(\d+): cs:(\S+)(.*)")

@@ -14,12 +14,12 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ganeti import clock, errors
-from ganeti.mond import child
-from ganeti.pathutils import Paths
-from ganeti.storage import heartbeats
-from ganeti.storage.heartbeats import PERIOD_S, Beat, State
-from ganeti.utils import files
+from ganeti.base import clock, errors
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
+from ganeti.node.collectors import child
+from ganeti.node.storage import heartbeats
+from ganeti.node.storage.heartbeats import PERIOD_S, Beat, State
 
 _MAX_MESSAGE: Final = 4096
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"

@@ -15,11 +15,11 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
-from ganeti import errors
-from ganeti.mond import child, volumes, xen
-from ganeti.pathutils import Paths
-from ganeti.process import SystemRunner
-from ganeti.utils import allowed_commands, files, pidfile
+from ganeti.base import errors
+from ganeti.base.filesystem import allowed_commands, files, pidfile
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import SystemRunner
+from ganeti.node.collectors import child, volumes, xen
 
 #: Directory of the configuration directory with the diagnose commands of this node.
 DIAGNOSE_COMMANDS: Final = "node-diagnose-commands"

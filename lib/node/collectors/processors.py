@@ -7,7 +7,7 @@ ticks of the kernel; see proc_stat(5).
 import collections
 from typing import Any, Final, NamedTuple
 
-from ganeti.constants import mond
+from ganeti.base.constants.protocols import mond
 
 #: Fields of a line: user nice system idle iowait irq softirq steal; guest times are
 #: part of user and nice.

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti.confd import wire
-from ganeti.constants import versions
+from ganeti.base.constants import versions
+from ganeti.protocols.confd import wire
 
 #: Category in paths of collectors that have none.
 DEFAULT_CATEGORY: Final = "default"

@@ -5,12 +5,12 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.confd.client import ConfdClient
-from ganeti.constants import confd
-from ganeti.mond import volumes
-from ganeti.pathutils import Paths
-from ganeti.utils import files
+from ganeti.base import errors
+from ganeti.base.constants.protocols import confd
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
+from ganeti.node.collectors import volumes
+from ganeti.protocols.confd.client import ConfdClient
 
 _log = logging.getLogger(__name__)
 #: Largest file of the kernel that is read.
@@ -24,7 +24,7 @@ class Sources:
 
     Attributes:
         paths: of this node.
-        ask: does a task of `ganeti.mond.helper`, with an argument.
+        ask: does a task of `ganeti.node.collectors.helper`, with an argument.
         connect: returns a client of confd.
         diagnose_name: returns the present name of the diagnose command.
         hypervisors: returns the enabled hypervisors.

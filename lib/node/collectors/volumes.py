@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from ganeti import serializer
+from ganeti.model import serializer
 
 #: Field of lvs -> member of the answer, and its type.
 _FIELDS: Final[dict[str, tuple[str, type]]] = {

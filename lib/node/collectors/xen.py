@@ -7,8 +7,8 @@ import collections
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ganeti.constants import mond
-from ganeti.mond.reports import Code, Status, merged, with_status
+from ganeti.base.constants.protocols import mond
+from ganeti.node.collectors.reports import Code, Status, merged, with_status
 
 LIST: Final = ("xl", "list")
 UPTIME: Final = ("xl", "uptime")

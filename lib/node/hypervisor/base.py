@@ -13,16 +13,17 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
-from ganeti import clock, errors, pathutils, process
-from ganeti.constants import hvparams as params_table
-from ganeti.utils import files, hv_syntax
+from ganeti.base import clock, errors, pathutils, process
+from ganeti.base.constants.parameters import hvparams as params_table
+from ganeti.base.filesystem import files
+from ganeti.base.text import hv_syntax
 
 if TYPE_CHECKING:
     # Programs that start often need this module, but no records.
-    from ganeti.objects.filled import DiskX, InstanceX, NicX
+    from ganeti.model.objects.filled import DiskX, InstanceX, NicX
 
 MIB: Final = 1024 * 1024
-#: Characters of a host name, see `ganeti.utils.hostnames`, and of a file name.
+#: Characters of a host name, see `ganeti.base.net.hostnames`, and of a file name.
 _LONGEST_NAME: Final = 255
 
 

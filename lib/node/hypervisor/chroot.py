@@ -13,8 +13,10 @@ import stat
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import errors, process
-from ganeti.hypervisor.base import (
+from ganeti.base import errors, process
+from ganeti.base.filesystem import files
+from ganeti.model.objects.filled import InstanceX
+from ganeti.node.hypervisor.base import (
     AttachedDisk,
     GuestState,
     Hypervisor,
@@ -23,8 +25,6 @@ from ganeti.hypervisor.base import (
     check_instance_name,
     run_bounded,
 )
-from ganeti.objects.filled import InstanceX
-from ganeti.utils import files
 
 #: Seconds for a script, and for the programs that list and end processes.
 _SCRIPT_S: Final = 300.0

@@ -9,8 +9,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ganeti import errors
-from ganeti.hypervisor.base import (
+from ganeti.base import errors
+from ganeti.base.filesystem import files
+from ganeti.model.objects.filled import DiskX, InstanceX
+from ganeti.node.hypervisor.base import (
     AttachedDisk,
     GuestState,
     Hypervisor,
@@ -19,8 +21,6 @@ from ganeti.hypervisor.base import (
     check_instance_name,
     linux_node_info,
 )
-from ganeti.objects.filled import DiskX, InstanceX
-from ganeti.utils import files
 
 
 class FakeHypervisor(Hypervisor):

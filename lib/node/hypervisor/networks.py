@@ -9,12 +9,12 @@ import socket
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ganeti import errors, process
-from ganeti.hypervisor.base import NodeEffects, vlans
-from ganeti.utils import netlink
+from ganeti.base import errors, process
+from ganeti.base.net import netlink
+from ganeti.node.hypervisor.base import NodeEffects, vlans
 
 if TYPE_CHECKING:
-    from ganeti.objects.filled import InstanceX, NicX
+    from ganeti.model.objects.filled import InstanceX, NicX
 
 
 def check_link(nic: "NicX", instance: str) -> None:

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Final
 
-from ganeti.hypervisor.base import Hypervisor, NodeEffects
-from ganeti.hypervisor.chroot import ChrootHypervisor
-from ganeti.hypervisor.fake import FakeHypervisor
-from ganeti.hypervisor.kvm import KvmHypervisor
-from ganeti.hypervisor.lxc import LxcHypervisor
-from ganeti.hypervisor.xen.driver import XenHvmHypervisor, XenPvmHypervisor
+from ganeti.node.hypervisor.base import Hypervisor, NodeEffects
+from ganeti.node.hypervisor.chroot import ChrootHypervisor
+from ganeti.node.hypervisor.fake import FakeHypervisor
+from ganeti.node.hypervisor.kvm import KvmHypervisor
+from ganeti.node.hypervisor.lxc import LxcHypervisor
+from ganeti.node.hypervisor.xen.driver import XenHvmHypervisor, XenPvmHypervisor
 
 #: Driver by name.
 DRIVERS: Final[dict[str, Callable[[NodeEffects], Hypervisor]]] = {

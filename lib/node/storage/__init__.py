@@ -18,17 +18,17 @@ addresses.
 
 from typing import Final
 
-from ganeti import errors, pathutils
-from ganeti.objects.filled import DiskX
-from ganeti.process import Runner
-from ganeti.storage.adopted import AdoptedDisk
-from ganeti.storage.base import Device, DeviceStatus, LocalStatus
-from ganeti.storage.external import ExternalDisk
-from ganeti.storage.files import FileDisk
-from ganeti.storage.gluster import GlusterDisk
-from ganeti.storage.mirrors import MirrorDisk
-from ganeti.storage.rados import RadosDisk
-from ganeti.storage.volumes import VolumeDisk
+from ganeti.base import errors, pathutils
+from ganeti.base.process import Runner
+from ganeti.model.objects.filled import DiskX
+from ganeti.node.storage.adopted import AdoptedDisk
+from ganeti.node.storage.base import Device, DeviceStatus, LocalStatus
+from ganeti.node.storage.external import ExternalDisk
+from ganeti.node.storage.files import FileDisk
+from ganeti.node.storage.gluster import GlusterDisk
+from ganeti.node.storage.mirrors import MirrorDisk
+from ganeti.node.storage.rados import RadosDisk
+from ganeti.node.storage.volumes import VolumeDisk
 
 #: Driver by disk type.
 DRIVERS: Final[dict[str, type[Device]]] = {

@@ -9,11 +9,11 @@ import os
 import stat
 from typing import Any
 
-from ganeti import errors, pathutils
-from ganeti.constants import disks as disk_words
-from ganeti.objects.filled import DiskX
-from ganeti.process import Runner
-from ganeti.storage.base import Device, DeviceStatus
+from ganeti.base import errors, pathutils
+from ganeti.base.constants import disks as disk_words
+from ganeti.base.process import Runner
+from ganeti.model.objects.filled import DiskX
+from ganeti.node.storage.base import Device, DeviceStatus
 
 
 class AdoptedDisk(Device):

@@ -10,8 +10,9 @@ import os
 from collections.abc import Iterable
 from typing import Final
 
-from ganeti import _buildconf, errors, pathutils
-from ganeti.utils import beneath, files, system_directories
+from ganeti import _buildconf
+from ganeti.base import errors, pathutils
+from ganeti.base.filesystem import beneath, files, system_directories
 
 #: The directories that a new list may contain.
 BUILT_IN: Final = (_buildconf.FILE_STORAGE_DIR, _buildconf.SHARED_FILE_STORAGE_DIR)

@@ -13,10 +13,10 @@ import os
 from collections.abc import Iterator
 from typing import Any, Final
 
-from ganeti import errors, pathutils
-from ganeti.constants import disks as disk_words
-from ganeti.objects.filled import DiskX
-from ganeti.process import Runner
+from ganeti.base import errors, pathutils
+from ganeti.base.constants import disks as disk_words
+from ganeti.base.process import Runner
+from ganeti.model.objects.filled import DiskX
 
 MIB: Final = 1024 * 1024
 #: Bytes written or copied at once.

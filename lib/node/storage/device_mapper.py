@@ -7,7 +7,7 @@ import os
 import stat
 from typing import Final
 
-from ganeti.utils import files
+from ganeti.base.filesystem import files
 
 #: Directory of the kernel with one entry per block device.
 BLOCK: Final = "/sys/dev/block"

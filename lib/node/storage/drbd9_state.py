@@ -11,9 +11,9 @@ from typing import Annotated, Final
 
 import msgspec
 
-from ganeti import errors
-from ganeti.storage import drbd_state
-from ganeti.storage.drbd_state import Mirror, Resource
+from ganeti.base import errors
+from ganeti.node.storage import drbd_state
+from ganeti.node.storage.drbd_state import Mirror, Resource
 
 #: A word of the kernel.
 _Word = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z]{1,24}\Z")]

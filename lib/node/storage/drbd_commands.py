@@ -12,10 +12,10 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from ganeti import errors
-from ganeti.process import Runner
-from ganeti.storage import drbd9_state, drbd_state, drbd_tools
-from ganeti.storage.drbd_state import Mirror, Resource
+from ganeti.base import errors
+from ganeti.base.process import Runner
+from ganeti.node.storage import drbd9_state, drbd_state, drbd_tools
+from ganeti.node.storage.drbd_state import Mirror, Resource
 
 Argv = tuple[str, ...]
 Params = Mapping[str, Any]

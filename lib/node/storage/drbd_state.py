@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from ganeti.storage.base import LocalStatus
+from ganeti.node.storage.base import LocalStatus
 
 #: Texts of more characters are not read: 10,000 devices have 3 MB.
 MAX_TEXT: Final = 16 * 1024 * 1024

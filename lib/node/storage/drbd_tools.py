@@ -10,10 +10,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.process import SAFE_PATH, Runner
-from ganeti.storage import drbd_state
-from ganeti.utils import files
+from ganeti.base import errors
+from ganeti.base.filesystem import files
+from ganeti.base.process import SAFE_PATH, Runner
+from ganeti.node.storage import drbd_state
 
 PROC: Final = "/proc/drbd"
 _HELPER: Final = "/sys/module/drbd/parameters/usermode_helper"

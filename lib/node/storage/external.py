@@ -17,13 +17,13 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import errors, pathutils
-from ganeti.constants import os as constants
-from ganeti.objects.filled import DiskX
-from ganeti.process import SAFE_PATH, Runner, RunResult
-from ganeti.storage import providers
-from ganeti.storage.base import Device, DeviceStatus, LocalStatus
-from ganeti.utils import files
+from ganeti.base import errors, pathutils
+from ganeti.base.constants.protocols import os as constants
+from ganeti.base.filesystem import files
+from ganeti.base.process import SAFE_PATH, Runner, RunResult
+from ganeti.model.objects.filled import DiskX
+from ganeti.node.storage import providers
+from ganeti.node.storage.base import Device, DeviceStatus, LocalStatus
 
 _log = logging.getLogger(__name__)
 

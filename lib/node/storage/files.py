@@ -13,11 +13,11 @@ import stat
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
-from ganeti import errors, pathutils
-from ganeti.constants import disks as disk_words
-from ganeti.storage import allowed
-from ganeti.storage.base import MIB, Device
-from ganeti.utils import beneath
+from ganeti.base import errors, pathutils
+from ganeti.base.constants import disks as disk_words
+from ganeti.base.filesystem import beneath
+from ganeti.node.storage import allowed
+from ganeti.node.storage.base import MIB, Device
 
 #: Only root may read disk content.
 _FILE_MODE = 0o600

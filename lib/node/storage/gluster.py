@@ -11,13 +11,15 @@ import re
 import shutil
 from typing import Any, ClassVar, Final
 
-from ganeti import errors, pathutils, ssconf
-from ganeti.constants import disks as disk_words
-from ganeti.objects.filled import DiskX
-from ganeti.process import SAFE_PATH, Runner
-from ganeti.storage import allowed
-from ganeti.storage.files import FileDisk
-from ganeti.utils import beneath, netutils
+from ganeti.base import errors, pathutils
+from ganeti.base.constants import disks as disk_words
+from ganeti.base.filesystem import beneath
+from ganeti.base.net import netutils
+from ganeti.base.process import SAFE_PATH, Runner
+from ganeti.model.objects.filled import DiskX
+from ganeti.node.storage import allowed
+from ganeti.node.storage.files import FileDisk
+from ganeti.protocols import ssconf
 
 _VOLUME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 _HOST: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")

@@ -1,9 +1,9 @@
 """Heartbeats on shared storage: signs of life of nodes that need no network.
 
-A process of each node (`ganeti.mond.heartbeat`) writes a small signed file to the
-directories of shared disks, and reads those of other nodes on request. It alone touches
-the storage, so it alone hangs with it. The node daemon exchanges requests and answers
-with it in two files of the run-time directory, see `ask`.
+A process of each node (`ganeti.node.collectors.heartbeat`) writes a small signed file
+to the directories of shared disks, and reads those of other nodes on request. It alone
+touches the storage, so it alone hangs with it. The node daemon exchanges requests and
+answers with it in two files of the run-time directory, see `ask`.
 
 A heartbeat is data that others may have forged. It counts if the key of the cluster
 signed it for this node within the last minutes, and only as a sign that a node lives.
@@ -21,9 +21,10 @@ from typing import Annotated, Final
 
 import msgspec
 
-from ganeti import errors, pathutils, ssconf
-from ganeti.storage import allowed
-from ganeti.utils import files
+from ganeti.base import errors, pathutils
+from ganeti.base.filesystem import files
+from ganeti.node.storage import allowed
+from ganeti.protocols import ssconf
 
 #: Seconds between two heartbeats.
 PERIOD_S: Final = 2.0
@@ -163,7 +164,7 @@ def places(paths: pathutils.Paths, kinds: Sequence[str]) -> list[str]:
     if "sharedfile" in kinds and (shared := store.shared_file_storage_dir()):
         local.append(allowed.check(paths, shared, exact_ok=True))
     if "gluster" in kinds and (base := store.gluster_storage_dir()):
-        from ganeti.storage import gluster
+        from ganeti.node.storage import gluster
 
         local += gluster.mount_points(paths, base)
     return sorted(local)

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from ganeti import errors
-from ganeti.process import SAFE_PATH, Runner
+from ganeti.base import errors
+from ganeti.base.process import SAFE_PATH, Runner
 
 _Part = TypeVar("_Part")
 

@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.constants import storage as words
-from ganeti.process import Runner
-from ganeti.storage import lvm
+from ganeti.base import errors
+from ganeti.base.constants import storage as words
+from ganeti.base.process import Runner
+from ganeti.node.storage import lvm
 
 PHYSICAL: Final = "lvm-pv"
 GROUP: Final = "lvm-vg"

@@ -13,17 +13,17 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import errors, pathutils
-from ganeti.clock import Clock, SystemClock
-from ganeti.constants import disks as constants
-from ganeti.objects.filled import DiskX
-from ganeti.process import Runner
-from ganeti.storage import drbd_commands, volumes
-from ganeti.storage import drbd_tools as tools
-from ganeti.storage.base import Device, DeviceStatus, LocalStatus, MirrorStatus
-from ganeti.storage.drbd_state import Mirror, Resource
-from ganeti.storage.volumes import VolumeDisk
-from ganeti.utils import ip
+from ganeti.base import errors, pathutils
+from ganeti.base.clock import Clock, SystemClock
+from ganeti.base.constants import disks as constants
+from ganeti.base.net import ip
+from ganeti.base.process import Runner
+from ganeti.model.objects.filled import DiskX
+from ganeti.node.storage import drbd_commands, volumes
+from ganeti.node.storage import drbd_tools as tools
+from ganeti.node.storage.base import Device, DeviceStatus, LocalStatus, MirrorStatus
+from ganeti.node.storage.drbd_state import Mirror, Resource
+from ganeti.node.storage.volumes import VolumeDisk
 
 _MAJOR: Final = 147
 #: Seconds until a connection under way counts as not possible, below those of a call.

@@ -10,10 +10,10 @@ import os
 import re
 from typing import Any, Final
 
-from ganeti import errors, pathutils
-from ganeti.constants import hooks
-from ganeti.constants import os as constants
-from ganeti.utils import script_directories as directories
+from ganeti.base import errors, pathutils
+from ganeti.base.constants.protocols import hooks
+from ganeti.base.constants.protocols import os as constants
+from ganeti.base.filesystem import script_directories as directories
 
 _OPTIONAL: Final = (
     constants.ES_ACTION_SNAPSHOT,

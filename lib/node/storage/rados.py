@@ -13,10 +13,10 @@ import stat
 from collections.abc import Iterator
 from typing import Any, Final
 
-from ganeti import errors, pathutils
-from ganeti.objects.filled import DiskX
-from ganeti.process import SAFE_PATH, Runner, RunResult
-from ganeti.storage.base import Device, DeviceStatus, LocalStatus
+from ganeti.base import errors, pathutils
+from ganeti.base.process import SAFE_PATH, Runner, RunResult
+from ganeti.model.objects.filled import DiskX
+from ganeti.node.storage.base import Device, DeviceStatus, LocalStatus
 
 _log = logging.getLogger(__name__)
 

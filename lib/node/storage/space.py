@@ -8,11 +8,12 @@ import os
 from collections.abc import Sequence
 from typing import Any, Final, TypedDict
 
-from ganeti import _buildconf, errors, pathutils
-from ganeti.constants import storage as storage_constants
-from ganeti.process import Runner
-from ganeti.storage import allowed, gluster, lvm_units
-from ganeti.storage.base import MIB
+from ganeti import _buildconf
+from ganeti.base import errors, pathutils
+from ganeti.base.constants import storage as storage_constants
+from ganeti.base.process import Runner
+from ganeti.node.storage import allowed, gluster, lvm_units
+from ganeti.node.storage.base import MIB
 
 _FILE_TYPES: Final = ("file", "gluster", "sharedfile")
 

@@ -12,12 +12,12 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ganeti import errors, pathutils
-from ganeti.objects.filled import DiskX
-from ganeti.process import Runner
-from ganeti.storage import device_mapper, lvm
-from ganeti.storage.base import MIB, Device, DeviceStatus, LocalStatus
-from ganeti.utils.units import exact_mib
+from ganeti.base import errors, pathutils
+from ganeti.base.process import Runner
+from ganeti.base.text.units import exact_mib
+from ganeti.model.objects.filled import DiskX
+from ganeti.node.storage import device_mapper, lvm
+from ganeti.node.storage.base import MIB, Device, DeviceStatus, LocalStatus
 
 #: Characters that LVM allows in a tag, see lvm(8); others become underscores.
 _NO_TAG: Final = re.compile(r"[^A-Za-z0-9_+.\-/=!:&#]")

@@ -2,9 +2,9 @@
 
 from typing import ClassVar
 
-from ganeti import opcodes
-from ganeti.cmdlib import domain_secret
-from ganeti.cmdlib.instance import common
+from ganeti.model import opcodes
+from ganeti.operations.instance import common
+from ganeti.operations.trust import domain_secret
 
 
 class PreparedExportDiscard(common.InstanceUnit[opcodes.BackupExport]):

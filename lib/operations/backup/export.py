@@ -5,26 +5,24 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from ganeti import _buildconf, errors, locking, objects, opcodes
-from ganeti.cmdlib import allocation
-from ganeti.cmdlib.backup import snapshots, zeroing
-from ganeti.cmdlib.instance import (
-    capacity,
-    common,
-    disk_transfer,
-    disks,
-    guest_agent,
-    helper_machine,
-    removal,
-    stored_exports,
-)
-from ganeti.constants import disks as disk_constants
-from ganeti.constants import ecodes
-from ganeti.constants import export as constants
-from ganeti.constants.os import ES_NO_SNAPSHOTS
-from ganeti.objects import export_info, lookup
-from ganeti.rpc import encode
-from ganeti.utils.units import exact_mib
+from ganeti import _buildconf
+from ganeti.base import errors
+from ganeti.base.constants import disks as disk_constants
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.protocols import export as constants
+from ganeti.base.constants.protocols.os import ES_NO_SNAPSHOTS
+from ganeti.base.text.units import exact_mib
+from ganeti.master import locking
+from ganeti.model import objects, opcodes
+from ganeti.model.objects import export_info, lookup
+from ganeti.operations import allocation
+from ganeti.operations.backup import snapshots, zeroing
+from ganeti.operations.instance import capacity, common
+from ganeti.operations.instance.create import helper_machine, stored_exports
+from ganeti.operations.instance.disks import disks_on_nodes as disks
+from ganeti.operations.instance.move import disk_transfer
+from ganeti.operations.instance.run import guest_agent, removal
+from ganeti.protocols.rpc import encode
 
 #: Administrative states in which a guest may run.
 _MAY_RUN: Final = ("up",)

@@ -1,8 +1,8 @@
 """The choice among the units of OP_BACKUP_EXPORT."""
 
-from ganeti import opcodes
-from ganeti.cmdlib import base
-from ganeti.cmdlib.backup import discard, export, remote
+from ganeti.model import opcodes
+from ganeti.operations import base
+from ganeti.operations.backup import discard, export, remote
 
 
 class BackupExporting(export.BackupExport):

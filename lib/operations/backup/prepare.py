@@ -2,10 +2,11 @@
 
 from typing import Any, ClassVar
 
-from ganeti import locking, opcodes
-from ganeti.cmdlib import domain_secret
-from ganeti.cmdlib.instance import common
-from ganeti.constants import export as constants
+from ganeti.base.constants.protocols import export as constants
+from ganeti.master import locking
+from ganeti.model import opcodes
+from ganeti.operations.instance import common
+from ganeti.operations.trust import domain_secret
 
 
 class BackupPrepare(common.InstanceUnit[opcodes.BackupPrepare]):

@@ -4,10 +4,11 @@ from typing import Any
 
 import msgspec
 
-from ganeti.cmdlib import domain_secret
-from ganeti.cmdlib.backup import export
-from ganeti.cmdlib.instance import disk_transfer, remote_transfer, stored_exports
-from ganeti.rpc import encode
+from ganeti.operations.backup import export
+from ganeti.operations.instance.create import stored_exports
+from ganeti.operations.instance.move import disk_transfer, remote_transfer
+from ganeti.operations.trust import domain_secret
+from ganeti.protocols.rpc import encode
 
 
 class RemoteInterrupted(export.Interrupted, frozen=True):

@@ -1,11 +1,13 @@
 """OP_BACKUP_REMOVE: remove the exports of an instance, which may no longer exist."""
 
-from ganeti import errors, locking, opcodes
-from ganeti.cmdlib import base
-from ganeti.cmdlib.instance import stored_exports
-from ganeti.constants import ecodes
-from ganeti.objects import lookup
-from ganeti.utils import hostnames
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.net import hostnames
+from ganeti.master import locking
+from ganeti.model import opcodes
+from ganeti.model.objects import lookup
+from ganeti.operations import base
+from ganeti.operations.instance.create import stored_exports
 
 
 class BackupRemove(base.LogicalUnit[opcodes.BackupRemove]):

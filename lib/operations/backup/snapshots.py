@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ganeti import objects, rpc
-from ganeti.cmdlib import base
-from ganeti.cmdlib.instance import common
-from ganeti.rpc import encode
+from ganeti.model import objects
+from ganeti.operations import base
+from ganeti.operations.instance import common
+from ganeti.protocols import rpc
+from ganeti.protocols.rpc import encode
 
 _SUFFIX: Final = ".snap"
 

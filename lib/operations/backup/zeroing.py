@@ -8,10 +8,12 @@ import math
 import threading
 from typing import Final
 
-from ganeti import errors, objects, opcodes
-from ganeti.cmdlib import base
-from ganeti.cmdlib.instance import helper_machine, transfer_watch
-from ganeti.constants import ecodes
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.model import objects, opcodes
+from ganeti.operations import base
+from ganeti.operations.instance.create import helper_machine
+from ganeti.operations.instance.move import transfer_watch
 
 #: Seconds that a helper machine gets besides those for the disks: to boot and to end.
 FIXED_S: Final = 300

@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from ganeti import opcodes, query
-from ganeti.cmdlib.base import LogicalUnit
-from ganeti.constants import query as constants
+from ganeti.base.constants import query as constants
+from ganeti.master import query
+from ganeti.model import opcodes
+from ganeti.operations.base import LogicalUnit
 
 
 class ClusterConfigQuery(LogicalUnit[opcodes.ClusterConfigQuery]):

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ganeti import opcodes
-from ganeti.cmdlib import master_ip, post_hooks
-from ganeti.cmdlib.base import LogicalUnit
-from ganeti.constants import ecodes, hooks
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.protocols import hooks
+from ganeti.model import opcodes
+from ganeti.operations import master_ip, post_hooks
+from ganeti.operations.base import LogicalUnit
 
 
 class ClusterDestroy(LogicalUnit[opcodes.ClusterDestroy]):

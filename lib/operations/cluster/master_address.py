@@ -1,8 +1,8 @@
 """OP_CLUSTER_ACTIVATE_MASTER_IP and OP_CLUSTER_DEACTIVATE_MASTER_IP."""
 
-from ganeti import opcodes
-from ganeti.cmdlib import master_ip
-from ganeti.cmdlib.base import LogicalUnit
+from ganeti.model import opcodes
+from ganeti.operations import master_ip
+from ganeti.operations.base import LogicalUnit
 
 
 class ClusterActivateMasterIp(LogicalUnit[opcodes.ClusterActivateMasterIp]):

@@ -4,12 +4,18 @@ import dataclasses
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from ganeti import objects, opcodes
-from ganeti.cmdlib import cloud_init, nic_params, state_params, typed_params
-from ganeti.cmdlib.cluster.settings import refuse
-from ganeti.constants import ecodes, hvparams, hypervisors, params
-from ganeti.objects import params as object_params
-from ganeti.utils import messages
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.parameters import hvparams, hypervisors, params
+from ganeti.base.text import messages
+from ganeti.model import objects, opcodes
+from ganeti.model.objects import params as object_params
+from ganeti.operations.cluster.settings import refuse
+from ganeti.operations.parameters import (
+    cloud_init,
+    nic_params,
+    state_params,
+    typed_params,
+)
 
 _NIC_MODES: Final = ("bridged", "openvswitch", "routed")
 

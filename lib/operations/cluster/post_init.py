@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ganeti import opcodes
-from ganeti.cmdlib import candidate_role
-from ganeti.cmdlib.base import LogicalUnit
-from ganeti.cmdlib.node import ovs
-from ganeti.constants import hooks
+from ganeti.base.constants.protocols import hooks
+from ganeti.model import opcodes
+from ganeti.operations import candidate_role
+from ganeti.operations.base import LogicalUnit
+from ganeti.operations.node import ovs
 
 
 class ClusterPostInit(LogicalUnit[opcodes.ClusterPostInit]):

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from ganeti import opcodes
-from ganeti.cmdlib.base import LogicalUnit
-from ganeti.query import cluster_info
+from ganeti.master.query import cluster_info
+from ganeti.model import opcodes
+from ganeti.operations.base import LogicalUnit
 
 
 class ClusterQuery(LogicalUnit[opcodes.ClusterQuery]):

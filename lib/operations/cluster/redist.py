@@ -1,9 +1,11 @@
 """OP_CLUSTER_REDIST_CONF: send the configuration and shared files to all nodes."""
 
-from ganeti import config, errors, opcodes
-from ganeti.cmdlib import ancillary_files
-from ganeti.cmdlib.base import ALL, LogicalUnit
-from ganeti.locking import Level
+from ganeti.base import errors
+from ganeti.master import config
+from ganeti.master.locking import Level
+from ganeti.model import opcodes
+from ganeti.operations import ancillary_files
+from ganeti.operations.base import ALL, LogicalUnit
 
 
 class ClusterRedistConf(LogicalUnit[opcodes.ClusterRedistConf]):

@@ -3,11 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ganeti import errors, opcodes
-from ganeti.cmdlib import ancillary_files, host_keys, master_ip
-from ganeti.cmdlib.base import LogicalUnit
-from ganeti.cmdlib.network import pools
-from ganeti.constants import daemons, ecodes, hooks
+from ganeti.base import errors
+from ganeti.base.constants import daemons, ecodes
+from ganeti.base.constants.protocols import hooks
+from ganeti.model import opcodes
+from ganeti.operations import ancillary_files, master_ip
+from ganeti.operations.base import LogicalUnit
+from ganeti.operations.network import pools
+from ganeti.operations.trust import host_keys
 
 
 class ClusterRename(LogicalUnit[opcodes.ClusterRename]):

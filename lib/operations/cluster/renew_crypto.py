@@ -2,18 +2,19 @@
 
 from typing import Final
 
-from ganeti import errors, opcodes
-from ganeti.cmdlib import (
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.tls import authority
+from ganeti.master.locking import Level
+from ganeti.model import opcodes
+from ganeti.operations import candidate_role
+from ganeti.operations.base import ALL, LogicalUnit
+from ganeti.operations.trust import (
     authority_renewal,
-    candidate_role,
     certificate_renewal,
     host_key_renewal,
 )
-from ganeti.cmdlib.base import ALL, LogicalUnit
-from ganeti.constants import ecodes
-from ganeti.locking import Level
-from ganeti.ssh import keys
-from ganeti.utils import authority
+from ganeti.protocols.ssh import keys
 
 _AGAIN: Final = "run gnt-cluster renew-crypto --new-node-certificates again"
 

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import locking, objects, opcodes
-from ganeti.cmdlib.base import ALL, LogicalUnit
-from ganeti.locking import Level
-from ganeti.objects import lookup
-from ganeti.rpc import encode
+from ganeti.master import locking
+from ganeti.master.locking import Level
+from ganeti.model import objects, opcodes
+from ganeti.model.objects import lookup
+from ganeti.operations.base import ALL, LogicalUnit
+from ganeti.protocols.rpc import encode
 
 _MIB: Final = 1024 * 1024
 

@@ -4,15 +4,18 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ganeti import errors, objects, opcodes
-from ganeti.cmdlib import ancillary_files, candidate_role, master_ip, policy
-from ganeti.cmdlib.base import ALL, LogicalUnit
-from ganeti.cmdlib.cluster import param_settings, settings, storage_settings
-from ganeti.cmdlib.instance import checks as instance_checks
-from ganeti.cmdlib.instance import combinations
-from ganeti.constants import ecodes, hooks
-from ganeti.locking import Level
-from ganeti.objects import CLUSTER_KEY, Update, cloud_init, params
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.protocols import hooks
+from ganeti.master.locking import Level
+from ganeti.model import objects, opcodes
+from ganeti.model.objects import CLUSTER_KEY, Update, cloud_init, params
+from ganeti.operations import ancillary_files, candidate_role, master_ip
+from ganeti.operations.base import ALL, LogicalUnit
+from ganeti.operations.cluster import param_settings, settings, storage_settings
+from ganeti.operations.instance import checks as instance_checks
+from ganeti.operations.instance.devices import combinations
+from ganeti.operations.parameters import policy
 
 #: Settings that determine which files the nodes share.
 _FILES_DEPEND_ON = frozenset(

@@ -9,12 +9,15 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import errors, objects, opcodes, pathutils
-from ganeti.constants import ecodes, mond, uidpool
-from ganeti.iallocator import defaults
-from ganeti.repair import duties, limits
-from ganeti.uidpool import check_overlaps
-from ganeti.utils import ip, patterns
+from ganeti.base import errors, pathutils
+from ganeti.base.constants import ecodes, uidpool
+from ganeti.base.constants.protocols import mond
+from ganeti.base.net import ip
+from ganeti.base.text import patterns
+from ganeti.decisions.repair import duties, limits
+from ganeti.master.iallocator import defaults
+from ganeti.model import objects, opcodes
+from ganeti.protocols.uidpool import check_overlaps
 
 #: Taken unchanged: their types check everything.
 _AS_GIVEN: Final = (

@@ -3,11 +3,13 @@
 import os.path
 from typing import Any, Final
 
-from ganeti import _buildconf, objects, opcodes
-from ganeti.cmdlib import policy
-from ganeti.cmdlib.cluster.settings import refuse
-from ganeti.constants import disks, ecodes, ipolicy
-from ganeti.utils import system_directories
+from ganeti import _buildconf
+from ganeti.base.constants import disks, ecodes
+from ganeti.base.constants.parameters import ipolicy
+from ganeti.base.filesystem import system_directories
+from ganeti.model import objects, opcodes
+from ganeti.operations.cluster.settings import refuse
+from ganeti.operations.parameters import policy
 
 #: template -> setting with the directory that it needs
 _DIRECTORIES: Final = {

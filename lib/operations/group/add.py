@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ganeti import objects, opcodes
-from ganeti.cmdlib import policy, state_params, typed_params
-from ganeti.cmdlib.base import LogicalUnit
-from ganeti.cmdlib.group import names
-from ganeti.constants import hooks
-from ganeti.locking import Level
+from ganeti.base.constants.protocols import hooks
+from ganeti.master.locking import Level
+from ganeti.model import objects, opcodes
+from ganeti.operations.base import LogicalUnit
+from ganeti.operations.group import names
+from ganeti.operations.parameters import policy, state_params, typed_params
 
 
 class GroupAdd(LogicalUnit[opcodes.GroupAdd]):

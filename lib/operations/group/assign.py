@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 
-from ganeti import locking, objects, opcodes
-from ganeti.cmdlib.base import LogicalUnit
-from ganeti.constants import ecodes
-from ganeti.locking import Level
-from ganeti.objects import lookup
+from ganeti.base.constants import ecodes
+from ganeti.master import locking
+from ganeti.master.locking import Level
+from ganeti.model import objects, opcodes
+from ganeti.model.objects import lookup
+from ganeti.operations.base import LogicalUnit
 
 
 class GroupAssignNodes(LogicalUnit[opcodes.GroupAssignNodes]):

@@ -8,12 +8,13 @@ in between: on a busy cluster there nearly always are some.
 from collections.abc import Iterable
 from typing import Any
 
-from ganeti import locking, objects
-from ganeti.cmdlib.base import Context, LockRequest
-from ganeti.constants import ecodes
-from ganeti.locking import Level
-from ganeti.objects import lookup
-from ganeti.utils import messages
+from ganeti.base.constants import ecodes
+from ganeti.base.text import messages
+from ganeti.master import locking
+from ganeti.master.locking import Level
+from ganeti.model import objects
+from ganeti.model.objects import lookup
+from ganeti.operations.base import Context, LockRequest
 
 
 class GroupLocks:

@@ -1,8 +1,9 @@
 """Rules for names of node groups."""
 
-from ganeti import errors, objects
-from ganeti.constants import ecodes
-from ganeti.utils import hostnames
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.net import hostnames
+from ganeti.model import objects
 
 
 def check_new_name(snapshot: objects.Snapshot, name: str) -> None:

@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ganeti import opcodes
-from ganeti.cmdlib.base import LogicalUnit
-from ganeti.constants import ecodes, hooks
-from ganeti.locking import Level
-from ganeti.objects import lookup
-from ganeti.utils import messages
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.protocols import hooks
+from ganeti.base.text import messages
+from ganeti.master.locking import Level
+from ganeti.model import opcodes
+from ganeti.model.objects import lookup
+from ganeti.operations.base import LogicalUnit
 
 
 class GroupRemove(LogicalUnit[opcodes.GroupRemove]):

@@ -3,14 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ganeti import locking, opcodes
-from ganeti.cmdlib import policy, state_params, typed_params
-from ganeti.cmdlib.base import LogicalUnit
-from ganeti.cmdlib.group.locks import instance_names
-from ganeti.constants import ecodes, hooks
-from ganeti.locking import Level
-from ganeti.objects import Update, lookup
-from ganeti.utils import messages
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.protocols import hooks
+from ganeti.base.text import messages
+from ganeti.master import locking
+from ganeti.master.locking import Level
+from ganeti.model import opcodes
+from ganeti.model.objects import Update, lookup
+from ganeti.operations.base import LogicalUnit
+from ganeti.operations.group.locks import instance_names
+from ganeti.operations.parameters import policy, state_params, typed_params
 
 
 class GroupSetParams(LogicalUnit[opcodes.GroupSetParams]):

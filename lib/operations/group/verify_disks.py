@@ -3,14 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import objects, opcodes, rpc
-from ganeti.cmdlib import present_groups
-from ganeti.cmdlib.base import LogicalUnit
-from ganeti.cmdlib.group.locks import GroupLocks
-from ganeti.constants import disks as constants
-from ganeti.locking import Level
-from ganeti.rpc import encode
-from ganeti.verify import mirrors
+from ganeti.base.constants import disks as constants
+from ganeti.decisions.verify import mirrors
+from ganeti.master.locking import Level
+from ganeti.model import objects, opcodes
+from ganeti.operations import present_groups
+from ganeti.operations.base import LogicalUnit
+from ganeti.operations.group.locks import GroupLocks
+from ganeti.protocols import rpc
+from ganeti.protocols.rpc import encode
 
 #: Result: node -> problem, instances to activate, instance -> [node, volume] missing.
 Result = tuple[dict[str, str], list[str], dict[str, list[list[str]]]]

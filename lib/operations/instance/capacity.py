@@ -12,13 +12,14 @@ import dataclasses
 from collections.abc import Collection
 from typing import Any, Final
 
-from ganeti import errors, objects
-from ganeti.cmdlib import base
-from ganeti.constants import ecodes
-from ganeti.constants.instance import RESERVATION_LOW
-from ganeti.objects import params
-from ganeti.utils import messages
-from ganeti.utils.units import exact_mib
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.instance import RESERVATION_LOW
+from ganeti.base.text import messages
+from ganeti.base.text.units import exact_mib
+from ganeti.model import objects
+from ganeti.model.objects import params
+from ganeti.operations import base
 
 #: Templates whose disks take space below a directory of the cluster.
 _FILES: Final = ("file", "sharedfile")

@@ -3,15 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import errors, objects
-from ganeti.cmdlib import base, typed_params
-from ganeti.cmdlib.instance import capacity
-from ganeti.constants import ecodes
-from ganeti.constants import os as os_constants
-from ganeti.objects import cloud_init, params
-from ganeti.rpc.result import Result
-from ganeti.utils import messages
-from ganeti.utils.units import exact_mib
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.protocols import os as os_constants
+from ganeti.base.text import messages
+from ganeti.base.text.units import exact_mib
+from ganeti.model import objects
+from ganeti.model.objects import cloud_init, params
+from ganeti.operations import base
+from ganeti.operations.instance import capacity
+from ganeti.operations.parameters import typed_params
+from ganeti.protocols.rpc.result import Result
 
 _SPEC_OF: Final = {
     "memory-size": "memory in MiB",

@@ -3,13 +3,17 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeVar
 
-from ganeti import errors, locking, objects, opcodes, rpc
-from ganeti.cmdlib import base
-from ganeti.cmdlib.instance import elsewhere, hook_env
-from ganeti.constants import ecodes
-from ganeti.objects import lookup
-from ganeti.repair import journal
-from ganeti.rpc import encode
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.decisions.repair import journal
+from ganeti.master import locking
+from ganeti.model import objects, opcodes
+from ganeti.model.objects import lookup
+from ganeti.operations import base
+from ganeti.operations.instance.run import elsewhere
+from ganeti.operations.instance.show import hook_env
+from ganeti.protocols import rpc
+from ganeti.protocols.rpc import encode
 
 #: Seconds that a node gets in addition to the time limit for a guest to stop.
 STOP_GRACE_S: Final = 60

@@ -3,9 +3,9 @@
 import threading
 from typing import Any, Final
 
-from ganeti import rpc
-from ganeti.cmdlib import base
-from ganeti.cmdlib.instance import transfer_watch
+from ganeti.operations import base
+from ganeti.operations.instance.move import transfer_watch
+from ganeti.protocols import rpc
 
 #: Seconds until a node that was silent is asked again.
 _AGAIN_S: Final = 2.0

@@ -2,29 +2,26 @@
 
 from typing import Any, Final
 
-from ganeti.cmdlib import base
-from ganeti.cmdlib.instance import (
+from ganeti.operations import base
+from ganeti.operations.instance.create import creation, multi_alloc, reinstall
+from ganeti.operations.instance.devices import set_params
+from ganeti.operations.instance.disks import (
     activate_disks,
-    change_group,
-    console,
-    creation,
     deactivate_disks,
-    failover,
     grow_disk,
-    migrate,
-    move,
-    multi_alloc,
-    query_data,
-    reboot,
     recreate_disks,
-    reinstall,
+    replace_disks,
+)
+from ganeti.operations.instance.move import change_group, failover, migrate, move
+from ganeti.operations.instance.run import (
+    console,
+    reboot,
     remove,
     rename,
-    replace_disks,
-    set_params,
     shutdown,
     startup,
 )
+from ganeti.operations.instance.show import query_data
 
 UNITS: Final[dict[str, type[base.LogicalUnit[Any]]]] = {
     "OP_INSTANCE_ACTIVATE_DISKS": activate_disks.InstanceActivateDisks,

@@ -1,7 +1,8 @@
 """Effects of a dry run: node calls, time, locks and jobs are recorded, not done.
 
 One `Recorder` gets everything in the order in which it would happen. The rows of
-`ganeti.rpc.table` define which calls act, their answers, and the arguments shown.
+`ganeti.protocols.rpc.table` define which calls act, their answers, and the arguments
+shown.
 """
 
 import contextlib
@@ -11,16 +12,18 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import clock, errors, objects, rpc
-from ganeti.constants import jobqueue
-from ganeti.jqueue.executor import CarriedLog
-from ganeti.locking import Level, LockManager, Request
-from ganeti.mcpu import dry_run_policy
-from ganeti.mcpu.dry_run_policy import Args
-from ganeti.mcpu.simulated_nodes import SimulatedNodes
-from ganeti.opcodes import Opcode
-from ganeti.rpc import PROCEDURES, Procedure, Result, Runner, Target, wire
-from ganeti.rpc.result import OFFLINE_TEXT
+from ganeti.base import clock, errors
+from ganeti.base.constants import jobqueue
+from ganeti.master.jqueue.executor import CarriedLog
+from ganeti.master.locking import Level, LockManager, Request
+from ganeti.model import objects
+from ganeti.model.opcodes import Opcode
+from ganeti.operations.mcpu import dry_run_policy
+from ganeti.operations.mcpu.dry_run_policy import Args
+from ganeti.operations.mcpu.simulated_nodes import SimulatedNodes
+from ganeti.protocols import rpc
+from ganeti.protocols.rpc import PROCEDURES, Procedure, Result, Runner, Target, wire
+from ganeti.protocols.rpc.result import OFFLINE_TEXT
 
 #: Longest text of an argument in a step, in characters.
 _TEXT_CHARS: Final = 60

@@ -1,18 +1,18 @@
 """Answers to node calls of a dry run, where they depend on the arguments.
 
-`ganeti.rpc.table` has one row per procedure. The row states whether a call only reads.
-A dry run sends reading calls to the nodes, so checks see the real cluster. It never
-sends an acting call, but returns the answer of a successful one. The functions that
-rows name for these purposes are here.
+`ganeti.protocols.rpc.table` has one row per procedure. The row states whether a call
+only reads. A dry run sends reading calls to the nodes, so checks see the real cluster.
+It never sends an acting call, but returns the answer of a successful one. The functions
+that rows name for these purposes are here.
 """
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from ganeti.constants import ssh as constants
-from ganeti.rpc.table import Procedure
-from ganeti.utils import authority
+from ganeti.base.constants.protocols import ssh as constants
+from ganeti.base.tls import authority
+from ganeti.protocols.rpc.table import Procedure
 
 Args = Sequence[Any]
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ganeti.constants import jobqueue
-from ganeti.jqueue.executor import Callbacks
+from ganeti.base.constants import jobqueue
+from ganeti.master.jqueue.executor import Callbacks
 
 
 class JobLog:

@@ -3,11 +3,12 @@
 import dataclasses
 from collections.abc import Collection, Sequence
 
-from ganeti import clock, errors, objects
-from ganeti.cmdlib.base import LockRequest
-from ganeti.constants import ecodes
-from ganeti.jqueue.executor import LockTimeout
-from ganeti.locking import BGL, Level, LockManager, Request
+from ganeti.base import clock, errors
+from ganeti.base.constants import ecodes
+from ganeti.master.jqueue.executor import LockTimeout
+from ganeti.master.locking import BGL, Level, LockManager, Request
+from ganeti.model import objects
+from ganeti.operations.base import LockRequest
 
 
 class HeldLocks:

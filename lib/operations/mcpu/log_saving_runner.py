@@ -6,8 +6,8 @@ After a crash of the master, the log then names each step that nodes may have be
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ganeti.mcpu.shared_answers import acts
-from ganeti.rpc import Result, Runner, Target
+from ganeti.operations.mcpu.shared_answers import acts
+from ganeti.protocols.rpc import Result, Runner, Target
 
 
 class LogSavingRunner(Runner):
@@ -15,7 +15,7 @@ class LogSavingRunner(Runner):
 
     Args:
         inner: calls the nodes.
-        save_log: returns when the log is on disk, see `ganeti.jqueue.Callbacks`.
+        save_log: returns when the log is on disk, see `ganeti.master.jqueue.Callbacks`.
     """
 
     def __init__(self, inner: Runner, save_log: Callable[[], None]) -> None:

@@ -9,9 +9,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from ganeti.clock import Clock
-from ganeti.mcpu.shared_answers import acts
-from ganeti.rpc import Result, Runner
+from ganeti.base.clock import Clock
+from ganeti.operations.mcpu.shared_answers import acts
+from ganeti.protocols.rpc import Result, Runner
 
 #: Seconds from the first call during which silent nodes are asked again. Node daemons
 #: start in a few seconds; a node that has died delays the opcode by this time.

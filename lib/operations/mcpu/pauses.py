@@ -2,9 +2,9 @@
 
 import threading
 
-from ganeti.clock import Clock
-from ganeti.jqueue.executor import Callbacks
-from ganeti.mcpu.present_waits import PresentWaits, Wait
+from ganeti.base.clock import Clock
+from ganeti.master.jqueue.executor import Callbacks
+from ganeti.operations.mcpu.present_waits import PresentWaits, Wait
 
 
 class Pauses:

@@ -15,12 +15,15 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from ganeti import config, errors, objects, opcodes, query, store
-from ganeti.cmdlib import base
-from ganeti.constants import ecodes
-from ganeti.constants.misc import REDACTED
-from ganeti.jqueue.executor import Canceled, LockTimeout
-from ganeti.mcpu.dry_run import (
+from ganeti import store
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.misc import REDACTED
+from ganeti.master import config, query
+from ganeti.master.jqueue.executor import Canceled, LockTimeout
+from ganeti.model import objects, opcodes
+from ganeti.operations import base
+from ganeti.operations.mcpu.dry_run import (
     Callbacks,
     DryRunRunner,
     Lock,
@@ -29,8 +32,8 @@ from ganeti.mcpu.dry_run import (
     Step,
     VirtualClock,
 )
-from ganeti.mcpu.processor import EngineDeps, Processor
-from ganeti.mcpu.simulated_nodes import SimulatedNodes
+from ganeti.operations.mcpu.processor import EngineDeps, Processor
+from ganeti.operations.mcpu.simulated_nodes import SimulatedNodes
 
 #: Fields that every change modifies, so a plan does not show them.
 _BOOKKEEPING: Final = frozenset(("ctime", "mtime", "serial_no"))

@@ -8,10 +8,10 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ganeti.clock import Clock
-from ganeti.objects import Snapshot
-from ganeti.rpc import Result, Runner
-from ganeti.rpc.table import PROCEDURES
+from ganeti.base.clock import Clock
+from ganeti.model.objects import Snapshot
+from ganeti.protocols.rpc import Result, Runner
+from ganeti.protocols.rpc.table import PROCEDURES
 
 #: Names of arguments that bound the duration of a call, in seconds.
 _LIMITS: Final = frozenset({"duration", "shutdown_timeout", "timeout"})
@@ -84,7 +84,7 @@ class NotingRunner(Runner):
     Args:
         inner: calls the nodes.
         waits: of all jobs.
-        owner: of the opcode, see `ganeti.jqueue.Callbacks`.
+        owner: of the opcode, see `ganeti.master.jqueue.Callbacks`.
         clock: measures the time.
     """
 

@@ -2,8 +2,8 @@
 
 Order: arguments, big lock, names, locks level by level under one time limit,
 prerequisites, pre hooks, execution, result check, post hooks, config-update hook,
-release of locks and reservations. The operations are in `ganeti.cmdlib`;
-`ganeti.jqueue` decides when they run.
+release of locks and reservations. The operations are in `ganeti.operations`;
+`ganeti.master.jqueue` decides when they run.
 """
 
 import contextlib
@@ -16,26 +16,23 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from ganeti import (
-    config,
-    errors,
-    hooksmaster,
-    objects,
-    opcodes,
-    store,
-)
-from ganeti.cmdlib import base
-from ganeti.constants import ecodes, hooks, jobqueue
-from ganeti.jqueue.executor import Callbacks, Canceled, LockTimeout
-from ganeti.locking import Level, LockManager
-from ganeti.mcpu import log_saving_runner
-from ganeti.mcpu.feedback import JobLog
-from ganeti.mcpu.locks import HeldLocks
-from ganeti.mcpu.patient_runner import PatientRunner
-from ganeti.mcpu.pauses import Pauses
-from ganeti.mcpu.present_waits import NotingRunner, PresentWaits
-from ganeti.mcpu.shared_answers import SharedAnswers, SharingRunner
-from ganeti.ssh import known_hosts
+from ganeti import store
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, jobqueue
+from ganeti.base.constants.protocols import hooks
+from ganeti.master import config, hooksmaster
+from ganeti.master.jqueue.executor import Callbacks, Canceled, LockTimeout
+from ganeti.master.locking import Level, LockManager
+from ganeti.model import objects, opcodes
+from ganeti.operations import base
+from ganeti.operations.mcpu import log_saving_runner
+from ganeti.operations.mcpu.feedback import JobLog
+from ganeti.operations.mcpu.locks import HeldLocks
+from ganeti.operations.mcpu.patient_runner import PatientRunner
+from ganeti.operations.mcpu.pauses import Pauses
+from ganeti.operations.mcpu.present_waits import NotingRunner, PresentWaits
+from ganeti.operations.mcpu.shared_answers import SharedAnswers, SharingRunner
+from ganeti.protocols.ssh import known_hosts
 
 _log: Final = logging.getLogger(__name__)
 #: Levels that a logical unit may declare, in the order of acquisition.
@@ -107,7 +104,7 @@ class Processor:
         timeout_s: float | None,
         priority: int,
     ) -> Any:
-        """Execute one opcode; see `ganeti.jqueue.executor.Executor`."""
+        """Execute one opcode; see `ganeti.master.jqueue.executor.Executor`."""
         unit_class = self._units.get(op.op_id())
         if unit_class is None:
             raise errors.OpCodeUnknown(f"{op.op_id()} is not offered by this release")

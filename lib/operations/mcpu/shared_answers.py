@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ganeti.clock import Clock
-from ganeti.mcpu import dry_run_policy
-from ganeti.rpc import PROCEDURES, Result, Runner
+from ganeti.base.clock import Clock
+from ganeti.operations.mcpu import dry_run_policy
+from ganeti.protocols.rpc import PROCEDURES, Result, Runner
 
 #: Procedures whose answers are shared.
 SHARED: Final = frozenset({"node_info", "all_instances_info"})

@@ -9,9 +9,9 @@ see the present amounts.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from ganeti.constants import oob
-from ganeti.mcpu.dry_run_policy import Args, device_path
-from ganeti.rpc import Result
+from ganeti.base.constants.protocols import oob
+from ganeti.operations.mcpu.dry_run_policy import Args, device_path
+from ganeti.protocols.rpc import Result
 
 
 class SimulatedNodes:

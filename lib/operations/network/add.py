@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from ganeti import locking, objects, opcodes
-from ganeti.cmdlib.base import LogicalUnit
-from ganeti.cmdlib.network import hook_env, pools, values
-from ganeti.cmdlib.tags import target
-from ganeti.constants import hooks
-from ganeti.locking import Level
+from ganeti.base.constants.protocols import hooks
+from ganeti.master import locking
+from ganeti.master.locking import Level
+from ganeti.model import objects, opcodes
+from ganeti.operations.base import LogicalUnit
+from ganeti.operations.network import hook_env, pools, values
+from ganeti.operations.tags import target
 
 
 class NetworkAdd(LogicalUnit[opcodes.NetworkAdd]):

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from ganeti import objects, opcodes
-from ganeti.cmdlib.base import LogicalUnit
-from ganeti.cmdlib.group import locks
-from ganeti.cmdlib.network import hook_env, usage
-from ganeti.constants import hooks
-from ganeti.locking import Level
-from ganeti.objects import lookup
+from ganeti.base.constants.protocols import hooks
+from ganeti.master.locking import Level
+from ganeti.model import objects, opcodes
+from ganeti.model.objects import lookup
+from ganeti.operations.base import LogicalUnit
+from ganeti.operations.group import locks
+from ganeti.operations.network import hook_env, usage
 
 
 class NetworkDisconnect(LogicalUnit[opcodes.NetworkDisconnect]):

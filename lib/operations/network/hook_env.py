@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ganeti import objects
+from ganeti.model import objects
 
 
 def network_env(network: objects.Network) -> dict[str, Any]:

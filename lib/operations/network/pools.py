@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 
-from ganeti import config, errors, objects
-from ganeti.cmdlib import base
-from ganeti.cmdlib.network import values
-from ganeti.config.address_pool import AddressPool
-from ganeti.constants import ecodes
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.master import config
+from ganeti.master.config.address_pool import AddressPool
+from ganeti.model import objects
+from ganeti.operations import base
+from ganeti.operations.network import values
 
 
 def new_pool(network: objects.Network, reserved: Iterable[str]) -> objects.Network:

@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from ganeti import opcodes
-from ganeti.cmdlib.base import ALL, LogicalUnit
-from ganeti.cmdlib.network import usage
-from ganeti.constants import hooks
-from ganeti.locking import Level
-from ganeti.objects import lookup
+from ganeti.base.constants.protocols import hooks
+from ganeti.master.locking import Level
+from ganeti.model import opcodes
+from ganeti.model.objects import lookup
+from ganeti.operations.base import ALL, LogicalUnit
+from ganeti.operations.network import usage
 
 
 class NetworkRemove(LogicalUnit[opcodes.NetworkRemove]):

@@ -3,12 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from ganeti import errors, objects, opcodes
-from ganeti.cmdlib import base, typed_params
-from ganeti.cmdlib.network import hook_env, pools, values
-from ganeti.constants import ecodes, hooks
-from ganeti.locking import Level
-from ganeti.objects import lookup
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.protocols import hooks
+from ganeti.master.locking import Level
+from ganeti.model import objects, opcodes
+from ganeti.model.objects import lookup
+from ganeti.operations import base
+from ganeti.operations.network import hook_env, pools, values
+from ganeti.operations.parameters import typed_params
 
 
 class NetworkSetParams(base.LogicalUnit[opcodes.NetworkSetParams]):

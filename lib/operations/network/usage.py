@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from ganeti import objects
-from ganeti.cmdlib.network import values
-from ganeti.config.address_pool import AddressPool
-from ganeti.constants import ecodes
-from ganeti.utils import messages, nicesort
+from ganeti.base.constants import ecodes
+from ganeti.base.text import messages, nicesort
+from ganeti.master.config.address_pool import AddressPool
+from ganeti.model import objects
+from ganeti.operations.network import values
 
 
 def connected_groups(

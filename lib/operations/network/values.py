@@ -1,15 +1,16 @@
 """Rules for the values of a network: name, ranges, gateways, prefix of addresses.
 
 Every function raises OpPrereqError, with the name of the network, wanted and found.
-The address pool is in `ganeti.cmdlib.network.pools`.
+The address pool is in `ganeti.operations.network.pools`.
 """
 
-from ganeti import errors, objects
-from ganeti.cmdlib import typed_params
-from ganeti.cmdlib.cluster import settings
-from ganeti.config.address_pool import LONGEST_PREFIX, SHORTEST_PREFIX
-from ganeti.constants import ecodes
-from ganeti.utils import hostnames, ip
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.net import hostnames, ip
+from ganeti.master.config.address_pool import LONGEST_PREFIX, SHORTEST_PREFIX
+from ganeti.model import objects
+from ganeti.operations.cluster import settings
+from ganeti.operations.parameters import typed_params
 
 
 def refuse(name: str, text: str, ecode: str = ecodes.ECODE_INVAL) -> Exception:

@@ -6,22 +6,22 @@ The client has already copied keys and certificates and started the node daemon.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import errors, objects, opcodes, rpc
-from ganeti.cmdlib import (
-    ancillary_files,
-    candidate_role,
-    host_keys,
-    node_certificates,
-    state_params,
-)
-from ganeti.cmdlib.base import LogicalUnit
-from ganeti.cmdlib.network import pools
-from ganeti.cmdlib.node import checks, ovs
-from ganeti.config import candidate_pool
-from ganeti.constants import ecodes, hooks, nodeverify, versions
-from ganeti.objects import lookup, params
-from ganeti.ssh import host_keys as public_keys
-from ganeti.utils import authority, hostnames
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, versions
+from ganeti.base.constants.protocols import hooks, nodeverify
+from ganeti.base.net import hostnames
+from ganeti.base.tls import authority
+from ganeti.master.config import candidate_pool
+from ganeti.model import objects, opcodes
+from ganeti.model.objects import lookup, params
+from ganeti.operations import ancillary_files, candidate_role
+from ganeti.operations.base import LogicalUnit
+from ganeti.operations.network import pools
+from ganeti.operations.node import checks, ovs
+from ganeti.operations.parameters import state_params
+from ganeti.operations.trust import host_keys, node_certificates
+from ganeti.protocols import rpc
+from ganeti.protocols.ssh import host_keys as public_keys
 
 #: Seconds for which a re-added node may refuse the master's term. One attempt to lead
 #: it back takes a moment, and the next one may follow after 10.
@@ -254,7 +254,7 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
 
         It may have seen the term of another master while it was away. It knows the
         present candidates since the client has set it up, and each refusal has them
-        vouch for this master, see `ganeti.masterd.term_resets`.
+        vouch for this master, see `ganeti.daemons.masterd.duties.term_resets`.
         """
         clock = self.ctx.clock
         answer = self._direct.call_one("version", self.node.uuid)
@@ -303,7 +303,7 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
         """Do all that the node can refuse; then nothing has changed but its own files.
 
         While a candidate has no certificate on record, the master daemon records the
-        one that it has, see `ganeti.masterd.candidate_rights`.
+        one that it has, see `ganeti.daemons.masterd.duties.candidate_rights`.
         """
         self._add_host_entry()
         try:

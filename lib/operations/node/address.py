@@ -1,9 +1,10 @@
 """Checks for a new secondary address of a node."""
 
-from ganeti import errors, objects
-from ganeti.cmdlib.base import Context
-from ganeti.cmdlib.node import checks
-from ganeti.constants import ecodes
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.model import objects
+from ganeti.operations.base import Context
+from ganeti.operations.node import checks
 
 
 def check_secondary(

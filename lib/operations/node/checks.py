@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ganeti import errors, objects
-from ganeti.cmdlib import typed_params
-from ganeti.cmdlib.base import Context
-from ganeti.constants import daemons, ecodes, params
-from ganeti.objects import params as object_params
-from ganeti.utils import ip
+from ganeti.base import errors
+from ganeti.base.constants import daemons, ecodes
+from ganeti.base.constants.parameters import params
+from ganeti.base.net import ip
+from ganeti.model import objects
+from ganeti.model.objects import params as object_params
+from ganeti.operations.base import Context
+from ganeti.operations.parameters import typed_params
 
 
 def noded_port() -> int:

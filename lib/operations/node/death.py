@@ -7,10 +7,11 @@ or a person stepped in.
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from ganeti import errors, objects
-from ganeti.cmdlib.base import Context
-from ganeti.constants import disks, ecodes
-from ganeti.utils import messages
+from ganeti.base import errors
+from ganeti.base.constants import disks, ecodes
+from ganeti.base.text import messages
+from ganeti.model import objects
+from ganeti.operations.base import Context
 
 #: Seconds that the node daemon has to answer.
 _ANSWER_S: Final = 2.0

@@ -1,10 +1,11 @@
 """OP_NODE_EVACUATE: submit jobs that move instances away from a node."""
 
-from ganeti import iallocator, opcodes
-from ganeti.cmdlib import allocation, base
-from ganeti.cmdlib.instance import move_jobs
-from ganeti.constants import ecodes
-from ganeti.objects import lookup
+from ganeti.base.constants import ecodes
+from ganeti.master import iallocator
+from ganeti.model import opcodes
+from ganeti.model.objects import lookup
+from ganeti.operations import allocation, base
+from ganeti.operations.instance.move import move_jobs
 
 
 class NodeEvacuate(allocation.Submitting, base.LogicalUnit[opcodes.NodeEvacuate]):

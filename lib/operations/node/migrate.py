@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from ganeti import locking, opcodes
-from ganeti.cmdlib import base
-from ganeti.objects import lookup
+from ganeti.master import locking
+from ganeti.model import opcodes
+from ganeti.model.objects import lookup
+from ganeti.operations import base
 
 
 class NodeMigrate(base.LogicalUnit[opcodes.NodeMigrate]):

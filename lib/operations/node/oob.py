@@ -8,14 +8,15 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import errors, objects, opcodes
-from ganeti.cmdlib.base import ALL, Context, LogicalUnit
-from ganeti.cmdlib.node import checks, death, role, switched_off
-from ganeti.constants import ecodes
-from ganeti.constants import oob as constants
-from ganeti.constants import query as statuses
-from ganeti.locking import Level
-from ganeti.objects import lookup, params
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.constants import query as statuses
+from ganeti.base.constants.protocols import oob as constants
+from ganeti.master.locking import Level
+from ganeti.model import objects, opcodes
+from ganeti.model.objects import lookup, params
+from ganeti.operations.base import ALL, Context, LogicalUnit
+from ganeti.operations.node import checks, death, role, switched_off
 
 #: Commands that would stop the master itself.
 _DEADLY: Final = (constants.OOB_POWER_OFF, constants.OOB_POWER_CYCLE)
@@ -405,7 +406,7 @@ def run_helpers(
     Args:
         ctx: of the unit.
         nodes: uuids of nodes that have a helper.
-        command: see ``constants.oob``.
+        command: see ``constants.protocols.oob``.
         timeout_s: of each helper.
         pause_s: between the starts of two helpers.
         asker: another node to run them on.

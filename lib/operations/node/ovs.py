@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from ganeti import objects
-from ganeti.cmdlib.base import Context
-from ganeti.objects import params
+from ganeti.model import objects
+from ganeti.model.objects import params
+from ganeti.operations.base import Context
 
 #: Node parameters whose change takes effect by `configure`.
 PARAMETERS: Final = frozenset(("ovs", "ovs_name", "ovs_link"))

@@ -1,9 +1,9 @@
 """OP_NODE_POWERCYCLE: hard reset of a node whose daemon still answers."""
 
-from ganeti import opcodes
-from ganeti.cmdlib.base import LogicalUnit
-from ganeti.constants import ecodes
-from ganeti.objects import lookup, params
+from ganeti.base.constants import ecodes
+from ganeti.model import opcodes
+from ganeti.model.objects import lookup, params
+from ganeti.operations.base import LogicalUnit
 
 
 class NodePowercycle(LogicalUnit[opcodes.NodePowercycle]):

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ganeti import objects, opcodes
-from ganeti.cmdlib.base import LogicalUnit
-from ganeti.constants import disks, ecodes, storage
-from ganeti.locking import Level
-from ganeti.objects import lookup
-from ganeti.utils import nicesort
+from ganeti.base.constants import disks, ecodes, storage
+from ganeti.base.text import nicesort
+from ganeti.master.locking import Level
+from ganeti.model import objects, opcodes
+from ganeti.model.objects import lookup
+from ganeti.operations.base import LogicalUnit
 
 #: storage type -> cluster setting with the directory of its one unit
 _DIRECTORIES: Final = {

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Final
 
-from ganeti import objects, opcodes
-from ganeti.cmdlib.base import LogicalUnit
-from ganeti.locking import Level
-from ganeti.objects import lookup
+from ganeti.master.locking import Level
+from ganeti.model import objects, opcodes
+from ganeti.model.objects import lookup
+from ganeti.operations.base import LogicalUnit
 
 _FIELDS: Final = ("node", "phys", "vg", "name", "size", "instance")
 

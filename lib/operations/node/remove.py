@@ -3,12 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ganeti import opcodes
-from ganeti.cmdlib import ancillary_files, candidate_role, host_keys, post_hooks
-from ganeti.cmdlib.base import LogicalUnit
-from ganeti.constants import ecodes, hooks
-from ganeti.objects import lookup
-from ganeti.utils import messages
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.protocols import hooks
+from ganeti.base.text import messages
+from ganeti.model import opcodes
+from ganeti.model.objects import lookup
+from ganeti.operations import ancillary_files, candidate_role, post_hooks
+from ganeti.operations.base import LogicalUnit
+from ganeti.operations.trust import host_keys
 
 
 class NodeRemove(LogicalUnit[opcodes.NodeRemove]):

@@ -1,9 +1,9 @@
 """OP_REPAIR_COMMAND: run one repair script on one node."""
 
-from ganeti import opcodes
-from ganeti.cmdlib.base import LogicalUnit
-from ganeti.locking import Level
-from ganeti.objects import lookup
+from ganeti.master.locking import Level
+from ganeti.model import opcodes
+from ganeti.model.objects import lookup
+from ganeti.operations.base import LogicalUnit
 
 
 class RepairCommand(LogicalUnit[opcodes.RepairCommand]):

@@ -7,9 +7,10 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from ganeti import errors, objects
-from ganeti.config import candidate_pool
-from ganeti.constants import ecodes
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.master.config import candidate_pool
+from ganeti.model import objects
 
 
 @dataclasses.dataclass(frozen=True)

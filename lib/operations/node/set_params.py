@@ -3,17 +3,19 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import objects, opcodes
-from ganeti.cmdlib import candidate_role, state_params, typed_params
-from ganeti.cmdlib.base import ALL, LogicalUnit
-from ganeti.cmdlib.network import pools
-from ganeti.cmdlib.node import checks, death, oob, ovs, role
-from ganeti.cmdlib.node.address import check_secondary
-from ganeti.constants import ecodes, hooks
-from ganeti.constants import oob as constants
-from ganeti.locking import Level
-from ganeti.objects import lookup
-from ganeti.utils import messages
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.protocols import hooks
+from ganeti.base.constants.protocols import oob as constants
+from ganeti.base.text import messages
+from ganeti.master.locking import Level
+from ganeti.model import objects, opcodes
+from ganeti.model.objects import lookup
+from ganeti.operations import candidate_role
+from ganeti.operations.base import ALL, LogicalUnit
+from ganeti.operations.network import pools
+from ganeti.operations.node import checks, death, oob, ovs, role
+from ganeti.operations.node.address import check_secondary
+from ganeti.operations.parameters import state_params, typed_params
 
 #: Seconds that a helper has to report the power state.
 _POWER_STATUS_S: Final = 60
@@ -60,7 +62,7 @@ class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
         """Lock the node and its resources, or all nodes if others may be promoted.
 
         A dead node must not wait for jobs of other nodes. The master daemon promotes
-        others in its place, see `ganeti.masterd.candidate_rights`.
+        others in its place, see `ganeti.daemons.masterd.duties.candidate_rights`.
         """
         self.uuid = lookup.expand_node(self.ctx.snapshot, self.op.node_name)
         self.promotes = (

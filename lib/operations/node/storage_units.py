@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ganeti import objects, opcodes
-from ganeti.cmdlib.base import LogicalUnit
-from ganeti.constants import disks as disk_constants
-from ganeti.constants import ecodes, storage
-from ganeti.locking import Level
-from ganeti.objects import lookup
-from ganeti.rpc import encode
+from ganeti.base.constants import disks as disk_constants
+from ganeti.base.constants import ecodes, storage
+from ganeti.master.locking import Level
+from ganeti.model import objects, opcodes
+from ganeti.model.objects import lookup
+from ganeti.operations.base import LogicalUnit
+from ganeti.protocols.rpc import encode
 
 
 class NodeModifyStorage(LogicalUnit[opcodes.NodeModifyStorage]):

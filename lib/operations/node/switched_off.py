@@ -8,10 +8,10 @@ import contextlib
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
-from ganeti import objects
-from ganeti.cmdlib import candidate_role
-from ganeti.cmdlib.base import Context
-from ganeti.cmdlib.node import role
+from ganeti.model import objects
+from ganeti.operations import candidate_role
+from ganeti.operations.base import Context
+from ganeti.operations.node import role
 
 #: Seconds that a node daemon has to answer.
 _ANSWER_S: Final = 2.0

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
-from ganeti import opcodes, query
-from ganeti.cmdlib.base import LogicalUnit
-from ganeti.constants import query as constants
+from ganeti.base.constants import query as constants
+from ganeti.master import query
+from ganeti.model import opcodes
+from ganeti.operations.base import LogicalUnit
 
 D = TypeVar("D", opcodes.OsDiagnose, opcodes.ExtStorageDiagnose)
 

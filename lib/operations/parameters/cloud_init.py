@@ -1,19 +1,20 @@
 """Checks of the OS parameters from which the cloud-init seed of a guest is made.
 
-The seed itself is made by `ganeti.objects.cloud_init`. Errors never contain the values,
-which may be private.
+The seed itself is made by `ganeti.model.objects.cloud_init`. Errors never contain the
+values, which may be private.
 """
 
 import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import errors, objects
-from ganeti.cmdlib import typed_params
-from ganeti.constants import cloud_init as constants
-from ganeti.constants import ecodes
-from ganeti.objects import cloud_init, params
-from ganeti.utils import messages
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.parameters import cloud_init as constants
+from ganeti.base.text import messages
+from ganeti.model import objects
+from ganeti.model.objects import cloud_init, params
+from ganeti.operations.parameters import typed_params
 
 #: A public key as in authorized_keys, without options.
 _SSH_KEY: Final = re.compile(

@@ -1,16 +1,17 @@
 """Values that the parameters of disk templates can have; pure.
 
-The types are in `ganeti.constants.params`. What a single disk may ask for is in
-`ganeti.cmdlib.instance.disk_specs`.
+The types are in `ganeti.base.constants.parameters.params`. What a single disk may ask
+for is in `ganeti.operations.instance.disks.disk_specs`.
 """
 
 import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.cmdlib import typed_params
-from ganeti.constants import disks, ecodes, params
+from ganeti.base import errors
+from ganeti.base.constants import disks, ecodes
+from ganeti.base.constants.parameters import params
+from ganeti.operations.parameters import typed_params
 
 _CHOICES: Final = {
     "access": disks.DISK_VALID_ACCESS_MODES,

@@ -4,9 +4,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.constants import ecodes, network
-from ganeti.utils import ip, units
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, network
+from ganeti.base.net import ip
+from ganeti.base.text import units
 
 #: The modes that a NIC can have.
 MODES: Final = (

@@ -4,11 +4,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import errors, objects
-from ganeti.cmdlib import disk_parameters, typed_params
-from ganeti.cmdlib.instance import checks
-from ganeti.constants import disks as disk_constants
-from ganeti.constants import ecodes, ipolicy
+from ganeti.base import errors
+from ganeti.base.constants import disks as disk_constants
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.parameters import ipolicy
+from ganeti.model import objects
+from ganeti.operations.instance import checks
+from ganeti.operations.parameters import disk_parameters, typed_params
 
 _RATIOS: Final = (ipolicy.IPOLICY_SPINDLE_RATIO, ipolicy.IPOLICY_VCPU_RATIO)
 

@@ -6,10 +6,11 @@ Such values replace data that a node cannot report itself.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.cmdlib import typed_params
-from ganeti.constants import ecodes, hypervisors
-from ganeti.constants.params import Param
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.parameters import hypervisors
+from ganeti.base.constants.parameters.params import Param
+from ganeti.operations.parameters import typed_params
 
 _HV_STATE: Final = {
     "cpu_node": Param("int", 1, "CPUs that the node itself uses"),

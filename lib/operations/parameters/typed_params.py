@@ -9,10 +9,13 @@ import os.path
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.constants import ecodes, forms, hvparams, oob, params
-from ganeti.constants import os as os_constants
-from ganeti.utils import control_chars, hv_syntax, messages, netutils, units
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.parameters import forms, hvparams, params
+from ganeti.base.constants.protocols import oob
+from ganeti.base.constants.protocols import os as os_constants
+from ganeti.base.net import netutils
+from ganeti.base.text import control_chars, hv_syntax, messages, units
 
 #: Place that explains every parameter.
 _ALL_NAMES: Final = "; 'gnt-cluster modify --help-parameters' explains all"
@@ -119,7 +122,7 @@ def typed(
 
     Args:
         given: from a request.
-        table: name -> row with a ``type``, see `constants.params`.
+        table: name -> row with a ``type``, see `constants.parameters.params`.
         what: kind of the parameters for messages, such as ``backend parameter``.
         allow_default: keep the value `DEFAULT`, which removes an override.
 

@@ -2,10 +2,10 @@
 
 from typing import Any, Final
 
-from ganeti import opcodes, qlang
-from ganeti import query as answers
-from ganeti.cmdlib.base import LogicalUnit
-from ganeti.constants import query as constants
+from ganeti.base.constants import query as constants
+from ganeti.master import query as answers
+from ganeti.model import opcodes, qlang
+from ganeti.operations.base import LogicalUnit
 
 #: Resources that these units answer; the others are LUXI queries.
 OFFERED: Final = (constants.QR_CLUSTER, constants.QR_EXTSTORAGE, constants.QR_OS)

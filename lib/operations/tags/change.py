@@ -2,10 +2,11 @@
 
 from typing import Any, TypeVar
 
-from ganeti import errors, opcodes
-from ganeti.cmdlib.base import LogicalUnit
-from ganeti.cmdlib.tags import target
-from ganeti.constants import ecodes
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.model import opcodes
+from ganeti.operations.base import LogicalUnit
+from ganeti.operations.tags import target
 
 C = TypeVar("C", opcodes.TagsSet, opcodes.TagsDel)
 

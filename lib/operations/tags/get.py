@@ -1,8 +1,8 @@
 """OP_TAGS_GET: the tags of one object."""
 
-from ganeti import opcodes
-from ganeti.cmdlib.base import LogicalUnit
-from ganeti.cmdlib.tags import target
+from ganeti.model import opcodes
+from ganeti.operations.base import LogicalUnit
+from ganeti.operations.tags import target
 
 
 class TagsGet(LogicalUnit[opcodes.TagsGet]):

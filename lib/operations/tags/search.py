@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
-from ganeti import errors, objects, opcodes
-from ganeti.cmdlib.base import LogicalUnit
-from ganeti.utils import patterns
+from ganeti.base import errors
+from ganeti.base.text import patterns
+from ganeti.model import objects, opcodes
+from ganeti.operations.base import LogicalUnit
 
 
 class TagsSearch(LogicalUnit[opcodes.TagsSearch]):

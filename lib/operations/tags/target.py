@@ -3,11 +3,12 @@
 import re
 from typing import Final
 
-from ganeti import errors, objects
-from ganeti.cmdlib.base import LockRequest
-from ganeti.constants import ecodes, tags
-from ganeti.locking import Level
-from ganeti.objects import lookup
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, tags
+from ganeti.master.locking import Level
+from ganeti.model import objects
+from ganeti.model.objects import lookup
+from ganeti.operations.base import LockRequest
 
 _VALID: Final = re.compile(r"[\w.+*/:@-]+")
 #: kind -> table and lock level

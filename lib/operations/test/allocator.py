@@ -2,10 +2,11 @@
 
 from typing import Any, ClassVar
 
-from ganeti import iallocator, opcodes, serializer
-from ganeti.cmdlib import allocation, base
-from ganeti.constants import ecodes
-from ganeti.objects import lookup
+from ganeti.base.constants import ecodes
+from ganeti.master import iallocator
+from ganeti.model import opcodes, serializer
+from ganeti.model.objects import lookup
+from ganeti.operations import allocation, base
 
 
 class TestAllocator(base.LogicalUnit[opcodes.TestAllocator]):

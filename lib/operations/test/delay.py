@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
-from ganeti import errors, opcodes
-from ganeti.cmdlib.base import LogicalUnit
-from ganeti.cmdlib.test import waker
-from ganeti.constants import ecodes, jobqueue
-from ganeti.locking import Level
-from ganeti.objects import lookup
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, jobqueue
+from ganeti.master.locking import Level
+from ganeti.model import opcodes
+from ganeti.model.objects import lookup
+from ganeti.operations.base import LogicalUnit
+from ganeti.operations.test import waker
 
 
 class TestDelay(LogicalUnit[opcodes.TestDelay]):

@@ -2,10 +2,11 @@
 
 from typing import Any, Final
 
-from ganeti import errors, opcodes
-from ganeti.cmdlib.base import LogicalUnit
-from ganeti.cmdlib.test import waker
-from ganeti.constants import ecodes, jobqueue
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, jobqueue
+from ganeti.model import opcodes
+from ganeti.operations.base import LogicalUnit
+from ganeti.operations.test import waker
 
 #: Seconds for the client to connect, and then to continue.
 _CONNECT_TIMEOUT_S: Final = 20.0

@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from ganeti import errors, opcodes
-from ganeti.cmdlib.base import LogicalUnit
-from ganeti.constants import misc
+from ganeti.base import errors
+from ganeti.base.constants import misc
+from ganeti.model import opcodes
+from ganeti.operations.base import LogicalUnit
 
 
 class TestOsParams(LogicalUnit[opcodes.TestOsParams]):

@@ -5,7 +5,7 @@ All online nodes trust what the next step uses before that step begins:
 1. Candidates get the key of a new authority. No certificate of it exists yet.
 2. Nodes trust the old and the new authority; the old one issues.
 3. The new authority issues: it is the first one in ``server.pem`` of all nodes.
-4. All nodes get new certificates, see `ganeti.cmdlib.certificate_renewal`.
+4. All nodes get new certificates, see `ganeti.operations.trust.certificate_renewal`.
 5. Nodes trust the new authority alone, the master last.
 
 A step begins when all online nodes have confirmed the one before. After an end in
@@ -18,12 +18,13 @@ after step 5: they are refused until they are added again.
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ganeti import errors, objects
-from ganeti.cmdlib import certificate_renewal
-from ganeti.cmdlib.base import Context
-from ganeti.constants import ssh
-from ganeti.rpc import wire
-from ganeti.utils import authority, x509
+from ganeti.base import errors
+from ganeti.base.constants.protocols import ssh
+from ganeti.base.tls import authority, x509
+from ganeti.model import objects
+from ganeti.operations.base import Context
+from ganeti.operations.trust import certificate_renewal
+from ganeti.protocols.rpc import wire
 
 _AGAIN: Final = (
     "every node is still accepted; make the nodes answer, or mark them offline, and run"

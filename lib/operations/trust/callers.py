@@ -7,9 +7,9 @@ second one, with the suffix `ssh.CRYPTO_NEXT`: nodes accept both.
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from ganeti import config
-from ganeti.cmdlib import ancillary_files
-from ganeti.cmdlib.base import Context
+from ganeti.master import config
+from ganeti.operations import ancillary_files
+from ganeti.operations.base import Context
 
 _LISTED: Final = "master_candidates_certs"
 

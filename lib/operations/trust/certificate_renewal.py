@@ -16,9 +16,9 @@ an entry. A node that did not answer keeps both until the next run.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ganeti.cmdlib import callers, node_certificates
-from ganeti.cmdlib.base import Context
-from ganeti.constants import ssh
+from ganeti.base.constants.protocols import ssh
+from ganeti.operations.base import Context
+from ganeti.operations.trust import callers, node_certificates
 
 _CALL: Final = "node_crypto_tokens"
 Failed = dict[str, str]

@@ -15,10 +15,13 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import errors, pathutils, serializer
-from ganeti.constants import ecodes
-from ganeti.constants import export as constants
-from ganeti.utils import files, ip, x509
+from ganeti.base import errors, pathutils
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.protocols import export as constants
+from ganeti.base.filesystem import files
+from ganeti.base.net import ip
+from ganeti.base.tls import x509
+from ganeti.model import serializer
 
 _FILE: Final = "cluster-domain-secret"
 #: Fewest and most bytes of a secret that is used.

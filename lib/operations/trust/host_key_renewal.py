@@ -3,7 +3,7 @@
 All nodes know a key before an SSH server uses it:
 
 1. Nodes report the keys that their servers have. These are only data, see
-   `ganeti.ssh.host_keys`.
+   `ganeti.protocols.ssh.host_keys`.
 2. Each node makes new keys, which wait in files of their own.
 3. The present and the new keys are recorded, and sent to all online nodes in
    known_hosts. If a node does not confirm that, no key is used.
@@ -18,11 +18,12 @@ ones until step 3.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from ganeti import errors, objects
-from ganeti.cmdlib import host_keys
-from ganeti.cmdlib.base import Context
-from ganeti.constants import ssh
-from ganeti.ssh import host_keys as public_keys
+from ganeti.base import errors
+from ganeti.base.constants.protocols import ssh
+from ganeti.model import objects
+from ganeti.operations.base import Context
+from ganeti.operations.trust import host_keys
+from ganeti.protocols.ssh import host_keys as public_keys
 
 Keys = dict[str, tuple[str, ...]]
 Failed = dict[str, str]

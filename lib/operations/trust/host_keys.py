@@ -7,10 +7,10 @@ shared keys and is only written when the cluster's name changes.
 import os
 from collections.abc import Sequence
 
-from ganeti import objects
-from ganeti.cmdlib.base import Context
-from ganeti.rpc import wire
-from ganeti.ssh import host_keys
+from ganeti.model import objects
+from ganeti.operations.base import Context
+from ganeti.protocols.rpc import wire
+from ganeti.protocols.ssh import host_keys
 
 Failed = dict[str, str]
 

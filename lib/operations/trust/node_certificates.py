@@ -8,11 +8,12 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ganeti import errors, objects
-from ganeti.cmdlib.base import Context
-from ganeti.constants import ssh as constants
-from ganeti.rpc import Result, Runner
-from ganeti.utils import authority, x509
+from ganeti.base import errors
+from ganeti.base.constants.protocols import ssh as constants
+from ganeti.base.tls import authority, x509
+from ganeti.model import objects
+from ganeti.operations.base import Context
+from ganeti.protocols.rpc import Result, Runner
 
 _DIGEST: Final = re.compile(x509.DIGEST_REGEX)
 

@@ -5,7 +5,7 @@ loop, and `client` the library that asks several master candidates. Where snapsh
 addresses come from is decided above: this package reads no file.
 """
 
-from ganeti.confd.client import ConfdClient, Result
-from ganeti.confd.wire import Dropped, Query, Reply, Signers
+from ganeti.protocols.confd.client import ConfdClient, Result
+from ganeti.protocols.confd.wire import Dropped, Query, Reply, Signers
 
 __all__ = ["ConfdClient", "Dropped", "Query", "Reply", "Result", "Signers"]

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.confd import wire
-from ganeti.constants import confd
+from ganeti.base import errors
+from ganeti.base.constants.protocols import confd
+from ganeti.protocols.confd import wire
 
 #: Peers at which a majority must answer instead of all but one.
 _MAJORITY_FROM: Final = 5
@@ -139,7 +139,7 @@ class ConfdClient:
         the answers until then.
 
         Args:
-            kind: type of the query, see `ganeti.constants.confd`.
+            kind: type of the query, see `ganeti.base.constants.protocols.confd`.
             query: its search key.
             coverage: number of peers to ask, chosen at random; six or all of fewer if
                 None; `ALL` for all.

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import errors
-from ganeti.constants import confd
+from ganeti.base import errors
+from ganeti.base.constants.protocols import confd
 
 MAGIC_SHA1: Final = confd.CONFD_MAGIC_FOURCC.encode()
 MAGIC_SHA256: Final = b"plj1"
@@ -49,7 +49,7 @@ class Query(msgspec.Struct, gc=False):
 
     Attributes:
         protocol: 1.
-        type: number of the kind of query, see `ganeti.constants.confd`.
+        type: number of the kind of query, see `ganeti.base.constants.protocols.confd`.
         rsalt: returned as the salt of the reply, not empty.
         query: search key: null, a text or an object.
     """

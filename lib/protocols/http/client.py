@@ -3,10 +3,10 @@
 One thread with one pycurl multi handle drives all transfers of a `Client`: a call of
 200 nodes needs one loop, not 200 threads.
 
-A server that is silent for long is probed, see `ganeti.http.liveness`. If the probe
-fails, requests that change nothing are given up. Other requests continue to wait for a
-time that fits them, because their answers may still arrive. They are never sent over a
-connection that was silent for long, so a frozen server does not receive them.
+A server that is silent for long is probed, see `ganeti.protocols.http.liveness`. If the
+probe fails, requests that change nothing are given up. Other requests continue to wait
+for a time that fits them, because their answers may still arrive. They are never sent
+over a connection that was silent for long, so a frozen server does not receive them.
 
 A request is never sent twice unless the server reported that it was not executed: the
 body can be read only once, so a repetition by the library fails.
@@ -28,10 +28,16 @@ from typing import Any, Final
 
 import pycurl
 
-from ganeti.http import transfer as transfers
-from ganeti.http.kept import KeptSockets
-from ganeti.http.liveness import Host, Liveness
-from ganeti.http.transfer import Credentials, Done, Request, Response, Transfer
+from ganeti.protocols.http import transfer as transfers
+from ganeti.protocols.http.kept import KeptSockets
+from ganeti.protocols.http.liveness import Host, Liveness
+from ganeti.protocols.http.transfer import (
+    Credentials,
+    Done,
+    Request,
+    Response,
+    Transfer,
+)
 
 __all__ = ["Client", "Credentials", "Request", "Response", "Transfer"]
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 from OpenSSL import SSL
 
-from ganeti import errors
-from ganeti.utils import files
+from ganeti.base import errors
+from ganeti.base.filesystem import files
 
 _log = logging.getLogger(__name__)
 

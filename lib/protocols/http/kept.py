@@ -8,7 +8,7 @@ that must not be repeated is lost then, and nobody knows that it was not execute
 import os
 import select
 
-from ganeti.http.liveness import Host
+from ganeti.protocols.http.liveness import Host
 
 
 class KeptSockets:

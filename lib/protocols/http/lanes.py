@@ -20,7 +20,8 @@ _log = logging.getLogger(__name__)
 
 #: WSGI key of the name of the lane that serves a request.
 LANE_KEY: Final = "ganeti.lane"
-#: WSGI key of the connection of a request, for `ganeti.http.server.is_abandoned`.
+#: WSGI key of the connection of a request, for
+#: `ganeti.protocols.http.server.is_abandoned`.
 CONNECTION_KEY: Final = "ganeti.connection"
 #: The value of `LANE_KEY` for requests that must be answered without acting.
 BUSY: Final = "busy"

@@ -1,8 +1,8 @@
 """Sockets of a server whose peers have time limits for whole requests and answers.
 
 They have cheroot's socket interface. The descriptor never blocks; reading and writing
-wait with poll(2). `PlainSocket` is for plain HTTP, `ganeti.http.tls` has the one with
-TLS.
+wait with poll(2). `PlainSocket` is for plain HTTP, `ganeti.protocols.http.tls` has the
+one with TLS.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from typing import Any, Final
 from cheroot.makefile import StreamReader, StreamWriter
 from cheroot.ssl import Adapter
 
-from ganeti.http import limits
+from ganeti.protocols.http import limits
 
 _FOREVER: Final = float("inf")
 #: Longest head and part of a body, in bytes, that are joined: a record of TLS.

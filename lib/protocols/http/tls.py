@@ -17,11 +17,11 @@ from cheroot.ssl.pyopenssl import pyOpenSSLAdapter
 from cryptography import x509
 from OpenSSL import SSL, crypto
 
-from ganeti import errors
-from ganeti.constants import ssh
-from ganeti.http import admission, limits, sockets
-from ganeti.utils import files
-from ganeti.utils import x509 as certificates
+from ganeti.base import errors
+from ganeti.base.constants.protocols import ssh
+from ganeti.base.filesystem import files
+from ganeti.base.tls import x509 as certificates
+from ganeti.protocols.http import admission, limits, sockets
 
 _log = logging.getLogger(__name__)
 

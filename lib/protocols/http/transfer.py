@@ -1,6 +1,6 @@
 """One request to an HTTP server and the pycurl handle that carries it.
 
-The handling of many requests is in `ganeti.http.client`.
+The handling of many requests is in `ganeti.protocols.http.client`.
 """
 
 import dataclasses
@@ -14,11 +14,11 @@ from typing import Any, Final, NamedTuple
 
 import pycurl
 
-from ganeti import errors
-from ganeti.constants import timeouts
-from ganeti.http import limits
-from ganeti.http.liveness import Host
-from ganeti.utils import authority
+from ganeti.base import errors
+from ganeti.base.constants import timeouts
+from ganeti.base.tls import authority
+from ganeti.protocols.http import limits
+from ganeti.protocols.http.liveness import Host
 
 #: Seconds for the handshake of a server that failed its last one; no request was sent.
 _SILENT_CONNECT_S: Final = 2.0
@@ -158,7 +158,7 @@ class Transfer:
         is_aborted: whether the caller wants its end.
         is_ended: whether the caller was answered.
         repetition: the transfer that sends the same request again, see
-            `ganeti.http.client`.
+            `ganeti.protocols.http.client`.
         identified_by: which content the certificate's file had at the beginning.
         sent: bytes of the body that were passed on.
         moved: when it was started, or passed on bytes last.

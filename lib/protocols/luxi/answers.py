@@ -7,7 +7,7 @@ release. Every command imports this module, so it imports little itself.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ganeti import errors
+from ganeti.base import errors
 
 _EXCERPT: Final = 80
 
@@ -162,7 +162,7 @@ def _is_texts(answer: Any, _args: Sequence[Any]) -> bool:
 def _is_maintenance(answer: Any, _args: Sequence[Any]) -> bool:
     import msgspec
 
-    from ganeti.repair.incidents import MaintenanceState
+    from ganeti.decisions.repair.incidents import MaintenanceState
 
     try:
         msgspec.convert(answer, MaintenanceState)
@@ -174,7 +174,7 @@ def _is_maintenance(answer: Any, _args: Sequence[Any]) -> bool:
 def _is_journal(answer: Any, _args: Sequence[Any]) -> bool:
     import msgspec
 
-    from ganeti.repair.journal import Entry
+    from ganeti.decisions.repair.journal import Entry
 
     try:
         msgspec.convert(answer, list[Entry])

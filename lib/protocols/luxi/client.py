@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Final, Protocol, Self
 
-from ganeti import errors
-from ganeti.constants import timeouts, versions
-from ganeti.luxi import framing
-from ganeti.pathutils import Paths
+from ganeti.base import errors
+from ganeti.base.constants import timeouts, versions
+from ganeti.base.pathutils import Paths
+from ganeti.protocols.luxi import framing
 
 #: Number of retries of a request after a broken connection.
 RETRIES: Final = 15
@@ -68,7 +68,7 @@ def daemon_of_node(paths: Paths) -> int | None:
     Returns:
         0 if the daemon does not run, None if this node is not the master.
     """
-    from ganeti.utils import pidfile
+    from ganeti.base.filesystem import pidfile
 
     pid = pidfile.live_pid(paths.pid_file(_DAEMON), _DAEMON)
     if pid is not None:
@@ -484,7 +484,7 @@ def _decode(data: bytearray) -> Any:
 
 
 def _decode_table(data: bytearray) -> Any:
-    from ganeti.luxi import tables
+    from ganeti.protocols.luxi import tables
 
     answer = tables.decode(data)
     return _decode(data) if answer is None else answer

@@ -26,10 +26,10 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ganeti import errors
-from ganeti.clock import Clock
-from ganeti.constants import timeouts
-from ganeti.luxi import framing
+from ganeti.base import errors
+from ganeti.base.clock import Clock
+from ganeti.base.constants import timeouts
+from ganeti.protocols.luxi import framing
 
 _log = logging.getLogger(__name__)
 

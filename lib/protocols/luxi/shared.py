@@ -19,11 +19,11 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import errors
-from ganeti.clock import Clock
-from ganeti.constants import versions
-from ganeti.luxi import framing
-from ganeti.luxi.client import Client, result_of
+from ganeti.base import errors
+from ganeti.base.clock import Clock
+from ganeti.base.constants import versions
+from ganeti.protocols.luxi import framing
+from ganeti.protocols.luxi.client import Client, result_of
 
 _log = logging.getLogger(__name__)
 

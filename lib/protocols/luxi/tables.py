@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple, overload
 
 import msgspec
 
-from ganeti import errors
-from ganeti.luxi import framing
+from ganeti.base import errors
+from ganeti.protocols.luxi import framing
 
 #: Status and value.
 Cell = tuple[int, Any]

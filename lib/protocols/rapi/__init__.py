@@ -1,16 +1,17 @@
 """The client of the remote API with the documented names of Ganeti's Python client.
 
-Programs written for ``ganeti.rapi.client`` work unmodified: module, class, methods,
+Programs written for ``ganeti.protocols.rapi`` work unmodified: module, class, methods,
 arguments, errors and constants have the documented names. New programs should use
-`ganeti.rapi.modern`, which has typed results and verifies certificates by default.
+`ganeti.protocols.rapi.modern`, which has typed results and verifies certificates by
+default.
 
 Only libraries are imported here, nothing of the server and of the master, so a client
 needs no cluster. The protocol is documented in doc/rapi-client.rst.
 """
 
-from ganeti.rapi.client.api import GanetiRapiClient
-from ganeti.rapi.client.failures import CertificateError, Error, GanetiApiError
-from ganeti.rapi.client.names import (
+from ganeti.protocols.rapi.api import GanetiRapiClient
+from ganeti.protocols.rapi.failures import CertificateError, Error, GanetiApiError
+from ganeti.protocols.rapi.names import (
     ECODE_ALL,
     ECODE_ENVIRON,
     ECODE_EXISTS,
@@ -59,11 +60,7 @@ from ganeti.rapi.client.names import (
     REPLACE_DISK_PRI,
     REPLACE_DISK_SECONDARY,
 )
-from ganeti.rapi.client.transport import (
-    EpochNano,
-    GenericCurlConfig,
-    UsesRapiClient,
-)
+from ganeti.protocols.rapi.transport import EpochNano, GenericCurlConfig, UsesRapiClient
 
 __all__ = [
     "ECODE_ALL",

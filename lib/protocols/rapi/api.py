@@ -1,13 +1,13 @@
 """The class of the client, from the methods of all objects."""
 
-from ganeti.rapi.client.cluster import ClusterMethods
-from ganeti.rapi.client.groups import GroupMethods
-from ganeti.rapi.client.instance_changes import InstanceChangeMethods
-from ganeti.rapi.client.instance_power import InstancePowerMethods
-from ganeti.rapi.client.instances import InstanceMethods
-from ganeti.rapi.client.jobs import JobMethods
-from ganeti.rapi.client.networks import NetworkMethods
-from ganeti.rapi.client.nodes import NodeMethods
+from ganeti.protocols.rapi.cluster import ClusterMethods
+from ganeti.protocols.rapi.groups import GroupMethods
+from ganeti.protocols.rapi.instance_changes import InstanceChangeMethods
+from ganeti.protocols.rapi.instance_power import InstancePowerMethods
+from ganeti.protocols.rapi.instances import InstanceMethods
+from ganeti.protocols.rapi.jobs import JobMethods
+from ganeti.protocols.rapi.networks import NetworkMethods
+from ganeti.protocols.rapi.nodes import NodeMethods
 
 
 class GanetiRapiClient(

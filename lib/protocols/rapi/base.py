@@ -8,8 +8,8 @@ import urllib.parse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ganeti.rapi.client import names, transport
-from ganeti.rapi.client.failures import Error, GanetiApiError
+from ganeti.protocols.rapi import names, transport
+from ganeti.protocols.rapi.failures import Error, GanetiApiError
 
 #: Query arguments: names and values, in their order.
 Arguments = Sequence[tuple[str, Any]]

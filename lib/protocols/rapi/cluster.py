@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ganeti.rapi.client.base import Base, arguments, changes, part
+from ganeti.protocols.rapi.base import Base, arguments, changes, part
 
 
 class ClusterMethods(Base):

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ganeti.rapi.client import names
-from ganeti.rapi.client.base import Base, arguments, given, part
-from ganeti.rapi.client.instances import path_of
+from ganeti.protocols.rapi import names
+from ganeti.protocols.rapi.base import Base, arguments, given, part
+from ganeti.protocols.rapi.instances import path_of
 
 
 class InstanceChangeMethods(Base):

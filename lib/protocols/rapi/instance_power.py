@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from ganeti.rapi.client import names
-from ganeti.rapi.client.base import Base, arguments, changes
-from ganeti.rapi.client.failures import GanetiApiError
-from ganeti.rapi.client.instances import path_of
+from ganeti.protocols.rapi import names
+from ganeti.protocols.rapi.base import Base, arguments, changes
+from ganeti.protocols.rapi.failures import GanetiApiError
+from ganeti.protocols.rapi.instances import path_of
 
 
 class InstancePowerMethods(Base):

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ganeti.rapi.client import names
-from ganeti.rapi.client.base import Base, arguments, changes, given, part
-from ganeti.rapi.client.failures import GanetiApiError
+from ganeti.protocols.rapi import names
+from ganeti.protocols.rapi.base import Base, arguments, changes, given, part
+from ganeti.protocols.rapi.failures import GanetiApiError
 
 
 def path_of(instance: str, rest: str = "") -> str:

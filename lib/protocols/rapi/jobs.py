@@ -4,8 +4,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ganeti.rapi.client import names
-from ganeti.rapi.client.base import Base, arguments, part
+from ganeti.protocols.rapi import names
+from ganeti.protocols.rapi.base import Base, arguments, part
 
 
 def path_of(job_id: Any, rest: str = "") -> str:

@@ -1,6 +1,6 @@
 """A typed client of the remote API: values, job handles, verified certificates.
 
-It is made of the documented client (`ganeti.rapi.client`), whose methods remain
+It is made of the documented client (`ganeti.protocols.rapi`), whose methods remain
 available as ``Cluster.api``. Reading requests are repeated after passing failures;
 changes only if the server cannot have received them. Documented in
 doc/rapi-client.rst.
@@ -13,8 +13,8 @@ from typing import Any, Final, ParamSpec, TypeVar
 import msgspec
 import pycurl
 
-from ganeti.rapi import client
-from ganeti.rapi.client import names
+from ganeti.protocols import rapi as client
+from ganeti.protocols.rapi import names
 
 P = ParamSpec("P")
 T = TypeVar("T")

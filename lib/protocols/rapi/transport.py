@@ -9,8 +9,8 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 import pycurl
 
-from ganeti.rapi.client import names
-from ganeti.rapi.client.failures import CertificateError, Error, GanetiApiError
+from ganeti.protocols.rapi import names
+from ganeti.protocols.rapi.failures import CertificateError, Error, GanetiApiError
 
 P = ParamSpec("P")
 T = TypeVar("T")

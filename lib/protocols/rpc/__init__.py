@@ -2,15 +2,15 @@
 
 `table` lists the procedures. Callers use a `base.Runner`; `runner` has the two real
 ones. `encode` converts instances and disks, `wire` converts files. The transport is
-`ganeti.http`, the server side `ganeti.backend`.
+`ganeti.protocols.http`, the server side `ganeti.node.calls`.
 """
 
-from ganeti.rpc import encode
-from ganeti.rpc.base import Runner, Target
-from ganeti.rpc.late import LateRunner
-from ganeti.rpc.result import Result
-from ganeti.rpc.runner import NetworkRunner, StaticRunner, by_name, node_port
-from ganeti.rpc.table import PROCEDURES, TIMEOUTS, Procedure
+from ganeti.protocols.rpc import encode
+from ganeti.protocols.rpc.base import Runner, Target
+from ganeti.protocols.rpc.late import LateRunner
+from ganeti.protocols.rpc.result import Result
+from ganeti.protocols.rpc.runner import NetworkRunner, StaticRunner, by_name, node_port
+from ganeti.protocols.rpc.table import PROCEDURES, TIMEOUTS, Procedure
 
 __all__ = [
     "PROCEDURES",

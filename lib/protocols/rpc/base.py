@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from ganeti.constants import misc
-from ganeti.rpc.result import Result
+from ganeti.base.constants import misc
+from ganeti.protocols.rpc.result import Result
 
 _UUID: Final = re.compile(misc.UUID_REGEX)
 
@@ -33,7 +33,7 @@ class Target(NamedTuple):
 
 
 class Runner(Protocol):
-    """A caller of procedures in `ganeti.rpc.table` on nodes.
+    """A caller of procedures in `ganeti.protocols.rpc.table` on nodes.
 
     A class that inherits from it only defines ``call``.
     """

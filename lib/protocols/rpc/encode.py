@@ -1,4 +1,4 @@
-"""Objects in the form for nodes: filled as by `ganeti.objects.filled`, as JSON.
+"""Objects in the form for nodes: filled as by `ganeti.model.objects.filled`, as JSON.
 
 Pure functions of a snapshot. Overrides, such as the parameters of one start, apply to
 one call and replace filled parameters.
@@ -7,10 +7,10 @@ one call and replace filled parameters.
 from collections.abc import Mapping
 from typing import Any
 
-from ganeti import objects
-from ganeti.constants import disks as disk_constants
-from ganeti.objects import cloud_init, params
-from ganeti.rpc.wire import PerNode
+from ganeti.base.constants import disks as disk_constants
+from ganeti.model import objects
+from ganeti.model.objects import cloud_init, params
+from ganeti.protocols.rpc.wire import PerNode
 
 Wire = dict[str, Any]
 
@@ -126,7 +126,7 @@ def disk(
         snapshot: the source of the parameters.
         item: a disk, which need not be in the snapshot.
         instance: its owner; without an owner, the cluster's parameters are used.
-        is_peer_away: of a mirror, see `ganeti.constants.disks.PEER_IS_AWAY`.
+        is_peer_away: of a mirror, see `ganeti.base.constants.disks.PEER_IS_AWAY`.
     """
     wire = objects.to_dict(item)
     wire["params"] = _disk_params(snapshot, item, instance)

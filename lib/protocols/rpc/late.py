@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from ganeti.rpc.base import Runner
-from ganeti.rpc.result import Result
+from ganeti.protocols.rpc.base import Runner
+from ganeti.protocols.rpc.result import Result
 
 
 class _Beginner(Runner, Protocol):
@@ -51,6 +51,6 @@ class LateRunner:
         args: Sequence[Any],
         done: Callable[[str, Result], None],
     ) -> None:
-        """Begin a call of nodes, see `ganeti.rpc.runner.NetworkRunner.begin`."""
+        """Begin a call of nodes, see `NetworkRunner.begin`."""
         self._is_there.wait()
         self._runner.begin(procedure, nodes, args, done)

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any, NoReturn
 
-from ganeti import errors
+from ganeti.base import errors
 
 OFFLINE_TEXT = "Node is marked offline"
 

@@ -19,16 +19,18 @@ from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
-from ganeti import errors
-from ganeti.constants import daemons
-from ganeti.http import client
-from ganeti.objects import Snapshot, params
-from ganeti.pathutils import Paths
-from ganeti.quorum import Term
-from ganeti.rpc import table, wire
-from ganeti.rpc.base import Runner, Target
-from ganeti.rpc.result import OFFLINE_TEXT, Result
-from ganeti.utils import authority, files, netutils
+from ganeti.base import errors
+from ganeti.base.constants import daemons
+from ganeti.base.filesystem import files
+from ganeti.base.net import netutils
+from ganeti.base.pathutils import Paths
+from ganeti.base.tls import authority
+from ganeti.decisions.quorum import Term
+from ganeti.model.objects import Snapshot, params
+from ganeti.protocols.http import client
+from ganeti.protocols.rpc import table, wire
+from ganeti.protocols.rpc.base import Runner, Target
+from ganeti.protocols.rpc.result import OFFLINE_TEXT, Result
 
 _log = logging.getLogger(__name__)
 _NODED: Final = "ganeti-noded"

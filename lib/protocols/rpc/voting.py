@@ -8,7 +8,7 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ganeti.rpc.base import Runner
+from ganeti.protocols.rpc.base import Runner
 
 
 class Verdict(enum.Enum):

@@ -9,10 +9,10 @@ import stat
 import zlib
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.constants import timeouts
-from ganeti.pathutils import Paths
-from ganeti.utils import files
+from ganeti.base import errors
+from ganeti.base.constants import timeouts
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
 
 #: Header with the term of the caller's master: ``<number>:<owner's uuid>``.
 TERM_HEADER: Final = "X-Ganeti-Term"

@@ -3,10 +3,10 @@
 import os
 import socket
 
-from ganeti import errors
-from ganeti.constants import ssconf as ssconf_constants
-from ganeti.pathutils import Paths, from_environ
-from ganeti.utils import files
+from ganeti.base import errors
+from ganeti.base.constants.protocols import ssconf as ssconf_constants
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths, from_environ
 
 
 class SimpleStore:

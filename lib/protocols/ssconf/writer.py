@@ -5,10 +5,10 @@ import stat
 from collections.abc import Mapping
 from typing import Final
 
-from ganeti import errors
-from ganeti.constants import ssconf as ssconf_constants
-from ganeti.pathutils import Paths
-from ganeti.utils import files
+from ganeti.base import errors
+from ganeti.base.constants.protocols import ssconf as ssconf_constants
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
 
 LOCK_NAME: Final = "ganeti-ssconf.lock"
 LOCK_TIMEOUT_S: Final = 10.0

@@ -3,9 +3,9 @@
 import os
 import pwd
 
-from ganeti import errors, pathutils
-from ganeti.constants import ecodes
-from ganeti.objects.consoles import ConsoleHost
+from ganeti.base import errors, pathutils
+from ganeti.base.constants import ecodes
+from ganeti.model.objects.consoles import ConsoleHost
 
 
 def login_user(paths: pathutils.Paths) -> str:

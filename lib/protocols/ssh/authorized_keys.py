@@ -5,8 +5,8 @@ import fcntl
 import os
 from collections.abc import Iterable, Iterator
 
-from ganeti.ssh.keys import ALGORITHMS, check_line
-from ganeti.utils import files
+from ganeti.base.filesystem import files
+from ganeti.protocols.ssh.keys import ALGORITHMS, check_line
 
 _ALGORITHMS = frozenset(name for names in ALGORITHMS.values() for name in names)
 

@@ -27,11 +27,11 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from paramiko.pkey import UnknownKeyType
 
-from ganeti import errors, pathutils
-from ganeti.process import RunResult
-from ganeti.ssh import keys, known_hosts
-from ganeti.ssh.account import login_user
-from ganeti.utils import files
+from ganeti.base import errors, pathutils
+from ganeti.base.filesystem import files
+from ganeti.base.process import RunResult
+from ganeti.protocols.ssh import keys, known_hosts
+from ganeti.protocols.ssh.account import login_user
 
 #: Seconds for each of: TCP connection, banner, authentication.
 CONNECT_TIMEOUT_S: Final = 10.0

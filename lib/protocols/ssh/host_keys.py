@@ -7,10 +7,11 @@ keys, written again, and not many of them.
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from ganeti import errors, objects
-from ganeti.constants import ecodes
-from ganeti.ssh import keys, known_hosts
-from ganeti.utils import files
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.filesystem import files
+from ganeti.model import objects
+from ganeti.protocols.ssh import keys, known_hosts
 
 #: Most keys of one node: of each type the present, the next and a former one.
 MAX_KEYS: Final = 9

@@ -8,8 +8,8 @@ from cryptography import exceptions
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from ganeti import errors
-from ganeti.utils import files
+from ganeti.base import errors
+from ganeti.base.filesystem import files
 
 #: Smallest RSA key that current OpenSSH servers accept.
 MIN_RSA_BITS: Final = 1024

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ganeti import errors
-from ganeti.ssh import keys
-from ganeti.utils import files
+from ganeti.base import errors
+from ganeti.base.filesystem import files
+from ganeti.protocols.ssh import keys
 
 _NAME: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]*")
 

@@ -7,10 +7,10 @@ left-overs, which verification reports.
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
-from ganeti import errors
-from ganeti.ssh import authorized_keys
-from ganeti.ssh.keys import check_line
-from ganeti.utils import files
+from ganeti.base import errors
+from ganeti.base.filesystem import files
+from ganeti.protocols.ssh import authorized_keys
+from ganeti.protocols.ssh.keys import check_line
 
 
 def read(path: str) -> dict[str, list[str]]:

@@ -5,13 +5,13 @@ names in CapWords are documented for use by other code. See the 2.1 design docum
 section "User-id pool".
 """
 
-from ganeti.uidpool.lease import (
+from ganeti.protocols.uidpool.lease import (
     ExecWithUnusedUid,
     LockedUid,
     ReleaseUid,
     RequestUnusedUid,
 )
-from ganeti.uidpool.pool import (
+from ganeti.protocols.uidpool.pool import (
     ExpandUidPool,
     ParseUidPool,
     Pool,

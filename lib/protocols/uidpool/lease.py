@@ -14,8 +14,8 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Self, TypeVar
 
-from ganeti import errors, process
-from ganeti.pathutils import Paths, from_environ
+from ganeti.base import errors, process
+from ganeti.base.pathutils import Paths, from_environ
 
 T = TypeVar("T")
 

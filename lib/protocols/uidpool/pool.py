@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
-from ganeti import errors
-from ganeti.constants import ecodes
-from ganeti.constants import uidpool as limits
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.constants import uidpool as limits
 
 #: Ranges that include both bounds; a single id has equal bounds.
 Pool = list[tuple[int, int]]

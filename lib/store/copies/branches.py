@@ -16,13 +16,13 @@ from typing import Final
 
 import msgspec
 
-from ganeti import errors
-from ganeti.jqueue import records
+from ganeti.base import errors
+from ganeti.base.filesystem import files as plain_files
+from ganeti.decisions.jobs import records
 from ganeti.store import pools, wire
 from ganeti.store.backend import Group
-from ganeti.store.database import Database
-from ganeti.store.sqlite_file import remove_file, translated
-from ganeti.utils import files as plain_files
+from ganeti.store.file.database import Database
+from ganeti.store.file.sqlite_file import remove_file, translated
 
 _log: Final = logging.getLogger(__name__)
 

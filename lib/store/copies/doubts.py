@@ -13,13 +13,13 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
-from ganeti import errors
-from ganeti.clock import Clock
-from ganeti.objects import Snapshot
-from ganeti.quorum import Term, Voters, term_of
-from ganeti.quorum import refusal as refusal_of
-from ganeti.store.peers import ACK_TIMEOUT_S, RECHECK_S, WARN_EVERY_S
-from ganeti.store.sending import Replicate, is_term_refusal
+from ganeti.base import errors
+from ganeti.base.clock import Clock
+from ganeti.decisions.quorum import Term, Voters, term_of
+from ganeti.decisions.quorum import refusal as refusal_of
+from ganeti.model.objects import Snapshot
+from ganeti.store.copies.peers import ACK_TIMEOUT_S, RECHECK_S, WARN_EVERY_S
+from ganeti.store.copies.sending import Replicate, is_term_refusal
 
 _log = logging.getLogger(__name__)
 

@@ -1,9 +1,9 @@
 """Becoming master: promises of a new term, then the newest history among them.
 
-The order is that of `ganeti.quorum`: first a majority of candidate copies promises the
-term, so that no other master can write there any more; then their histories are
-compared; then this node takes the newest one. Who is *meant* to be master, and that
-the old one is dead, is not decided here.
+The order is that of `ganeti.decisions.quorum`: first a majority of candidate copies
+promises the term, so that no other master can write there any more; then their
+histories are compared; then this node takes the newest one. Who is *meant* to be
+master, and that the old one is dead, is not decided here.
 """
 
 import dataclasses
@@ -11,13 +11,14 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.objects import Snapshot
-from ganeti.quorum import Copy, Election, Term, majority, next_number, term_of
-from ganeti.store import branches, known_branches, wire
+from ganeti.base import errors
+from ganeti.decisions.quorum import Copy, Election, Term, majority, next_number, term_of
+from ganeti.model.objects import Snapshot
+from ganeti.store import wire
 from ganeti.store.backend import ArchivePage, Group
-from ganeti.store.database import Database
-from ganeti.store.sending import Answer, is_term_refusal
+from ganeti.store.copies import branches, known_branches
+from ganeti.store.copies.sending import Answer, is_term_refusal
+from ganeti.store.file.database import Database
 
 _log = logging.getLogger(__name__)
 

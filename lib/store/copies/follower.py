@@ -13,11 +13,11 @@ only if the file is the same afterwards.
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from ganeti import errors
-from ganeti.objects import Snapshot, Update
+from ganeti.base import errors
+from ganeti.model.objects import Snapshot, Update
 from ganeti.store import numbers, wire
 from ganeti.store.base import ChangeSet
-from ganeti.store.database import SCAN_ROWS, Database, Position
+from ganeti.store.file.database import SCAN_ROWS, Database, Position
 
 
 class News(NamedTuple):

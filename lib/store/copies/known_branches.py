@@ -4,13 +4,13 @@ A master that a minority was forced to elect can leave a copy with changes of it
 on a candidate. A later start of the present master would take that copy for proof that
 its own was set back. So a master notes such a copy while it leads: the copy does not
 count in an election, as if its node was silent, for as long as it stays as it was
-noted. To count fewer copies is always safe, see `ganeti.quorum`.
+noted. To count fewer copies is always safe, see `ganeti.decisions.quorum`.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ganeti.quorum import Copy
+from ganeti.decisions.quorum import Copy
 from ganeti.store.backend import NO_HISTORY
 from ganeti.store.base import Document
 

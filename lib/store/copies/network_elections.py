@@ -4,11 +4,11 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import rpc
-from ganeti.objects import Snapshot
-from ganeti.pathutils import Paths
-from ganeti.rpc import Result, table
-from ganeti.store.election import Ask, Elector
+from ganeti.base.pathutils import Paths
+from ganeti.model.objects import Snapshot
+from ganeti.protocols import rpc
+from ganeti.protocols.rpc import Result, table
+from ganeti.store.copies.election import Ask, Elector
 
 #: Seconds to wait for a candidate's answer about its copy; later it counts as silent.
 _CALL_S: Final = 10.0

@@ -4,7 +4,7 @@ A candidate gets change-sets in order, one call after another. It is *current* w
 has, or is being sent, every revision. A failure makes it *stale*: it is then asked for
 a promise of the master's term, and *catches up* by the change-sets that it lacks, or by
 a whole copy when its history is another. When a commit is acknowledged is decided by
-`ganeti.quorum`.
+`ganeti.decisions.quorum`.
 
 Whoever has a group for a current candidate begins the call, a *flight*, and the answer
 is counted where it arrives. All that has to wait is done by one thread per candidate:
@@ -24,13 +24,14 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ganeti import clock as clock_module
-from ganeti import errors
-from ganeti.objects import CLUSTER_KEY, Snapshot
-from ganeti.quorum import Ack, Term, Voters, acknowledgement
-from ganeti.store import features, numbers, sending, wire
+from ganeti.base import clock as clock_module
+from ganeti.base import errors
+from ganeti.decisions.quorum import Ack, Term, Voters, acknowledgement
+from ganeti.model.objects import CLUSTER_KEY, Snapshot
+from ganeti.store import features, numbers, wire
 from ganeti.store.backend import ARCHIVE_START, ARCHIVED, Backend, Group
 from ganeti.store.base import CopyState
+from ganeti.store.copies import sending
 from ganeti.store.settings import CommitSettings
 
 _log = logging.getLogger(__name__)
@@ -303,7 +304,7 @@ class Peers:
         self._has_late.set()
 
     def wait(self, group: Group) -> None:
-        """Block until a group may be acknowledged, see `ganeti.quorum`.
+        """Block until a group may be acknowledged, see `ganeti.decisions.quorum`.
 
         After `ACK_TIMEOUT_S` without a majority, `refuses` is true where a majority is
         needed, and this goes on waiting: what becomes of the group is not known before.
@@ -465,7 +466,8 @@ class Peers:
     def _take_refusal(self, peer: Peer, error: errors.TermError) -> float:
         """Note that a candidate follows another master; return seconds to pause.
 
-        One candidate's answer deposes nobody: see `ganeti.quorum.Voters.is_deposed`.
+        One candidate's answer deposes nobody: see
+        `ganeti.decisions.quorum.Voters.is_deposed`.
         """
         pause = self._note_failure(peer, f"{error}; {_HIGHER_TERM}")
         with self._lock:

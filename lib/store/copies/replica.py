@@ -2,7 +2,7 @@
 
 Each method is the node's side of the call of its name with the prefix ``store_``. What
 a method changes is durable when it returns. All are thread-safe. The rule that they
-keep is `ganeti.quorum`.
+keep is `ganeti.decisions.quorum`.
 """
 
 import contextlib
@@ -12,11 +12,13 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.quorum import Term, is_credible
-from ganeti.store import branches, features, numbers, sqlite_file, wire
+from ganeti.base import errors
+from ganeti.decisions.quorum import Term, is_credible
+from ganeti.store import features, numbers, wire
 from ganeti.store.backend import NO_HISTORY
-from ganeti.store.database import SCAN_ROWS, Database
+from ganeti.store.copies import branches
+from ganeti.store.file import sqlite_file
+from ganeti.store.file.database import SCAN_ROWS, Database
 
 _log = logging.getLogger(__name__)
 
@@ -82,7 +84,7 @@ class Replica:
 
         A copy that is left of another cluster is set aside. A copy of this cluster may
         hold changes that the master lacks: its file is kept, see
-        `ganeti.store.branches`.
+        `ganeti.store.copies.branches`.
 
         Returns:
             what `status` returns but the numbers.

@@ -9,11 +9,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from ganeti import errors
+from ganeti.base import errors
 
 
 class Answer(Protocol):
-    """The answer of a node: `ganeti.rpc.Result` is one."""
+    """The answer of a node: `ganeti.protocols.rpc.Result` is one."""
 
     @property
     def payload(self) -> Any:
@@ -35,7 +35,7 @@ Begin = Callable[[Sequence[str], str, Sequence[Any], OnAnswer], None]
 
 @runtime_checkable
 class Beginning(Protocol):
-    """A `Replicate` that can begin calls: `ganeti.rpc.LateRunner` is one."""
+    """A `Replicate` that can begin calls: `ganeti.protocols.rpc.LateRunner` is one."""
 
     def begin(
         self,

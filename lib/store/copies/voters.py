@@ -1,7 +1,7 @@
 """The candidate set in force as a document of the store.
 
 The group that changes the set writes the document, so that each copy knows which
-copies count. Which majority it asks for is `ganeti.quorum`.
+copies count. Which majority it asks for is `ganeti.decisions.quorum`.
 """
 
 from collections.abc import Iterable
@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
-from ganeti import errors
-from ganeti.objects import Snapshot
-from ganeti.quorum import Voters, voters_of
+from ganeti.base import errors
+from ganeti.decisions.quorum import Voters, voters_of
+from ganeti.model.objects import Snapshot
 from ganeti.store.base import Document
 
 #: Key in the table of single values.

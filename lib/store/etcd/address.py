@@ -7,7 +7,7 @@ import dataclasses
 import re
 from typing import Final
 
-from ganeti import errors
+from ganeti.base import errors
 
 SCHEME: Final = "etcd://"
 DEFAULT_PORT: Final = 2379

@@ -18,11 +18,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from ganeti import clock as clock_module
-from ganeti import errors
-from ganeti.objects import TABLES, Snapshot
-from ganeti.quorum import Term, Voters, next_number, refusal
-from ganeti.store import features, voters, wire
+from ganeti.base import clock as clock_module
+from ganeti.base import errors
+from ganeti.decisions.quorum import Term, Voters, next_number, refusal
+from ganeti.model.objects import TABLES, Snapshot
+from ganeti.store import features, wire
 from ganeti.store.backend import (
     ArchivePage,
     ArchiveTables,
@@ -32,6 +32,7 @@ from ganeti.store.backend import (
     Row,
     State,
 )
+from ganeti.store.copies import voters
 from ganeti.store.engine import Engine
 from ganeti.store.etcd import layout, messages
 from ganeti.store.etcd.address import Servers

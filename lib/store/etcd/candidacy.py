@@ -9,8 +9,8 @@ import threading
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from ganeti import clock as clock_module
-from ganeti import errors
+from ganeti.base import clock as clock_module
+from ganeti.base import errors
 from ganeti.store.etcd import messages
 from ganeti.store.etcd.address import Servers
 from ganeti.store.etcd.gateway import CompactedError, Gateway

@@ -15,8 +15,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 import pycurl
 
-from ganeti import errors
-from ganeti.http import limits
+from ganeti.base import errors
+from ganeti.protocols.http import limits
 from ganeti.store.backend import OutcomeUnknownError
 from ganeti.store.etcd import messages
 from ganeti.store.etcd.address import Servers, TlsFiles

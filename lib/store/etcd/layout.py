@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from ganeti import errors
+from ganeti.base import errors
 from ganeti.store.backend import NO_HISTORY, Group, Row
 from ganeti.store.etcd import messages
 

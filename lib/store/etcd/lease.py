@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from ganeti import clock as clock_module
-from ganeti import errors
+from ganeti.base import clock as clock_module
+from ganeti.base import errors
 from ganeti.store.backend import OutcomeUnknownError
 from ganeti.store.etcd import messages
 from ganeti.store.etcd.gateway import Gateway

@@ -1,7 +1,7 @@
 """A file that follows a store in etcd, for all that read the file of their node.
 
-The file has the form of the other backend, so `ganeti.store.follower` reads it. A
-watch reports that the history has a new end; then the mirror reads the groups that
+The file has the form of the other backend, so `ganeti.store.copies.follower` reads it.
+A watch reports that the history has a new end; then the mirror reads the groups that
 the file lacks, or a whole copy if they are not kept.
 """
 
@@ -9,14 +9,14 @@ import logging
 import threading
 from typing import Final
 
-from ganeti import clock as clock_module
-from ganeti import errors
+from ganeti.base import clock as clock_module
+from ganeti.base import errors
 from ganeti.store.backend import ArchivePage, Row
-from ganeti.store.database import Database, Position
 from ganeti.store.etcd import messages
 from ganeti.store.etcd.address import Servers
 from ganeti.store.etcd.gateway import CompactedError, Gateway
 from ganeti.store.etcd.reader import Guards, Reader, by_transaction
+from ganeti.store.file.database import Database, Position
 
 _log = logging.getLogger(__name__)
 

@@ -10,13 +10,12 @@ from typing import Final
 
 import msgspec
 
-from ganeti import clock as clock_module
-from ganeti import errors
-from ganeti.objects import TABLES
-from ganeti.quorum import Term, next_number
+from ganeti.base import clock as clock_module
+from ganeti.base import errors
+from ganeti.decisions.quorum import Term, next_number
+from ganeti.model.objects import TABLES
 from ganeti.store.backend import OutcomeUnknownError, Row
 from ganeti.store.base import DOCUMENT_TABLES
-from ganeti.store.database import SCAN_ROWS, Database, Position
 from ganeti.store.etcd import layout, messages
 from ganeti.store.etcd.address import Servers
 from ganeti.store.etcd.backend import EtcdBackend
@@ -24,6 +23,7 @@ from ganeti.store.etcd.gateway import Gateway
 from ganeti.store.etcd.layout import Mark, Move
 from ganeti.store.etcd.mirror import Mirror
 from ganeti.store.etcd.reader import Guards, Reader
+from ganeti.store.file.database import SCAN_ROWS, Database, Position
 
 _TABLES: Final = (*TABLES, *DOCUMENT_TABLES)
 

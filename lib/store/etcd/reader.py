@@ -8,9 +8,9 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from ganeti import errors
-from ganeti.objects import TABLES
-from ganeti.quorum import Term, parse_term
+from ganeti.base import errors
+from ganeti.decisions.quorum import Term, parse_term
+from ganeti.model.objects import TABLES
 from ganeti.store import wire
 from ganeti.store.backend import Group, Row, chain
 from ganeti.store.etcd import layout, messages

@@ -1,6 +1,6 @@
 """Removing a store from etcd: its cluster is destroyed, or was not created."""
 
-from ganeti import errors
+from ganeti.base import errors
 from ganeti.store.backend import OutcomeUnknownError
 from ganeti.store.etcd import messages
 from ganeti.store.etcd.address import Servers

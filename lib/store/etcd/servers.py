@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from ganeti import errors
+from ganeti.base import errors
 from ganeti.store.backend import OutcomeUnknownError
 from ganeti.store.etcd.address import Servers
 from ganeti.store.etcd.gateway import Gateway

@@ -17,18 +17,15 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from ganeti import errors
-from ganeti.objects import CLUSTER_KEY, TABLES, Snapshot
-from ganeti.quorum import Term, Voters, refusal
-from ganeti.store import features, numbers, schema, voters, wire
-from ganeti.store.backend import (
-    ARCHIVE_START,
-    ArchivePage,
-    Group,
-    Row,
-    chain,
-)
-from ganeti.store.sqlite_file import (
+from ganeti.base import errors
+from ganeti.base.filesystem import files
+from ganeti.decisions.quorum import Term, Voters, refusal
+from ganeti.model.objects import CLUSTER_KEY, TABLES, Snapshot
+from ganeti.store import features, numbers, wire
+from ganeti.store.backend import ARCHIVE_START, ArchivePage, Group, Row, chain
+from ganeti.store.copies import voters
+from ganeti.store.file import schema
+from ganeti.store.file.sqlite_file import (
     damage_of,
     decoding,
     make_file,
@@ -36,7 +33,6 @@ from ganeti.store.sqlite_file import (
     state_of,
     translated,
 )
-from ganeti.utils import files
 
 _log = logging.getLogger(__name__)
 

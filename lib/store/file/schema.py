@@ -17,8 +17,8 @@ import sqlite3
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from ganeti import errors
-from ganeti.objects import TABLES
+from ganeti.base import errors
+from ganeti.model.objects import TABLES
 from ganeti.store.backend import NO_HISTORY
 from ganeti.store.base import DOCUMENT_TABLES
 

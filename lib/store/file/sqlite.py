@@ -4,16 +4,16 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from ganeti import clock as clock_module
-from ganeti import errors
-from ganeti.quorum import Term, next_number
+from ganeti.base import clock as clock_module
+from ganeti.base import errors
+from ganeti.decisions.quorum import Term, next_number
 from ganeti.store import numbers
 from ganeti.store.backend import ArchivePage, ArchiveTables, Group, Limits, Row, State
-from ganeti.store.database import SCAN_ROWS, Database, Position
-from ganeti.store.doubts import Doubts
+from ganeti.store.copies.doubts import Doubts
+from ganeti.store.copies.peers import Peers
+from ganeti.store.copies.sending import Replicate
 from ganeti.store.engine import Engine
-from ganeti.store.peers import Peers
-from ganeti.store.sending import Replicate
+from ganeti.store.file.database import SCAN_ROWS, Database, Position
 from ganeti.store.settings import CommitSettings
 
 #: Revisions that a master leaves out after an accepted loss: more than the lost groups
@@ -163,8 +163,8 @@ def open_master(
         node: uuid of this node, to which nothing is sent; by default the master of
             the configuration.
         seen_term: highest number of a term that is known elsewhere.
-        term: the term for which this node was elected, see `ganeti.store.election`; by
-            default the next one of the file.
+        term: the term for which this node was elected, see
+            `ganeti.store.copies.election`; by default the next one of the file.
         settings: when commits are acknowledged, and who is called at the end.
 
     Raises:

@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Final
 
-from ganeti import errors
-from ganeti.utils import files
+from ganeti.base import errors
+from ganeti.base.filesystem import files
 
 FILE_MODE: Final = 0o640
 #: SQLite's primary error codes for a file whose contents are wrong.

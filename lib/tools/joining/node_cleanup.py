@@ -8,13 +8,13 @@ import os
 import sys
 from typing import Final
 
-from ganeti import errors
+from ganeti.base import errors
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import Runner, SystemRunner
 from ganeti.bootstrap import cluster_files
-from ganeti.bootstrap.services import Services
-from ganeti.pathutils import Paths
-from ganeti.process import Runner, SystemRunner
+from ganeti.node.services import Services
 from ganeti.tools import common
-from ganeti.utils import files
 
 _log = logging.getLogger(__name__)
 NAME: Final = "node-cleanup"

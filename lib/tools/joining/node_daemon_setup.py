@@ -10,16 +10,18 @@ from typing import Any, Final
 
 from cryptography import x509 as library
 
-from ganeti import errors, ssconf
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.protocols import ssh as ssh_constants
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import Runner, SystemRunner
+from ganeti.base.tls import authority, x509
 from ganeti.bootstrap import renewal_note
-from ganeti.bootstrap.services import Services
-from ganeti.constants import ecodes
-from ganeti.constants import ssh as ssh_constants
-from ganeti.pathutils import Paths
-from ganeti.process import Runner, SystemRunner
-from ganeti.storage import allowed
+from ganeti.node.services import Services
+from ganeti.node.storage import allowed
+from ganeti.protocols import ssconf
 from ganeti.tools import common
-from ganeti.utils import authority, files, x509
 
 _log = logging.getLogger(__name__)
 NAME: Final = "node-daemon-setup"

@@ -8,12 +8,12 @@ import argparse
 from collections.abc import Callable
 from typing import Final
 
-from ganeti import errors
-from ganeti.bootstrap.services import environment
-from ganeti.pathutils import Paths
-from ganeti.process import Runner, SystemRunner
+from ganeti.base import errors
+from ganeti.base.filesystem import releases
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import Runner, SystemRunner
+from ganeti.node.services import environment
 from ganeti.tools import common
-from ganeti.utils import releases
 
 NAME: Final = "post-upgrade"
 _TIMEOUT_S: Final = 1500.0

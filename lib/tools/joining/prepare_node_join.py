@@ -8,16 +8,16 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import errors
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.protocols import ssh as ssh_constants
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import Runner, SystemRunner
 from ganeti.bootstrap import crypto
-from ganeti.bootstrap.services import Services
-from ganeti.constants import ecodes
-from ganeti.constants import ssh as ssh_constants
-from ganeti.pathutils import Paths
-from ganeti.process import Runner, SystemRunner
-from ganeti.ssh import authorized_keys, keys
+from ganeti.node.services import Services
+from ganeti.protocols.ssh import authorized_keys, keys
 from ganeti.tools import common
-from ganeti.utils import files
 
 _log = logging.getLogger(__name__)
 NAME: Final = "prepare-node-join"

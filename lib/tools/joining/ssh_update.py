@@ -4,11 +4,11 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import errors
+from ganeti.base import errors
+from ganeti.base.constants.protocols import ssh as ssh_constants
+from ganeti.base.pathutils import Paths
 from ganeti.bootstrap import crypto
-from ganeti.constants import ssh as ssh_constants
-from ganeti.pathutils import Paths
-from ganeti.ssh import authorized_keys, keys, pubkeys
+from ganeti.protocols.ssh import authorized_keys, keys, pubkeys
 from ganeti.tools import common
 
 _log = logging.getLogger(__name__)

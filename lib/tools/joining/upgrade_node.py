@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import msgspec
 
+from ganeti.base.filesystem import releases
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import SystemRunner
 from ganeti.bootstrap.upgrade import node
-from ganeti.pathutils import Paths
-from ganeti.process import SystemRunner
 from ganeti.tools import common
-from ganeti.utils import releases
 
 _INPUT: Final[dict[str, common.Check]] = {
     "step": common.is_text,

@@ -17,9 +17,10 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import errors, pathutils
-from ganeti.constants import exitcodes, oob, versions
-from ganeti.utils import arguments
+from ganeti.base import errors, pathutils
+from ganeti.base.constants import exitcodes, versions
+from ganeti.base.constants.protocols import oob
+from ganeti.base.text import arguments
 
 #: Section with values for all nodes.
 ALL_NODES: Final = "*"
@@ -38,8 +39,8 @@ _LOOK_S: Final = 1.0
 _SHOWN_CHARS: Final = 200
 
 Settings = Mapping[str, str]
-#: Executes a command (see ``constants.oob``) on a node's controller; returns the value
-#: to print. Raises GenericError.
+#: Executes a command (see ``constants.protocols.oob``) on a node's controller; returns
+#: the value to print. Raises GenericError.
 Act = Callable[[str, Settings], Any]
 
 
@@ -251,7 +252,7 @@ class Controller(abc.ABC):
         return left
 
     def execute(self, command: str) -> Any:
-        """Execute a command, see ``constants.oob``; return the value to print.
+        """Execute a command of ``constants.protocols.oob``; return the value to print.
 
         Raises:
             GenericError: the controller does not answer, or refuses.

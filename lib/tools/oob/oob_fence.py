@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.constants import oob
-from ganeti.process import Runner, SystemRunner
-from ganeti.tools import oob_common
-from ganeti.utils import trusted_files
+from ganeti.base import errors
+from ganeti.base.constants.protocols import oob
+from ganeti.base.filesystem import trusted_files
+from ganeti.base.process import Runner, SystemRunner
+from ganeti.tools.oob import oob_common
 
 _AGENT: Final = "agent"
 #: Setting -> default; all others are options of the agent.

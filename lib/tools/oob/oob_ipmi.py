@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.constants import oob
-from ganeti.process import SAFE_PATH, Runner, RunResult, SystemRunner
-from ganeti.tools import oob_common
+from ganeti.base import errors
+from ganeti.base.constants.protocols import oob
+from ganeti.base.process import SAFE_PATH, Runner, RunResult, SystemRunner
+from ganeti.tools.oob import oob_common
 
 #: Setting -> default; None if each node needs one.
 KEYS: Final[dict[str, str | None]] = {

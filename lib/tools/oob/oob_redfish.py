@@ -18,10 +18,11 @@ from typing import Any, Final
 import pycurl
 from cryptography.hazmat.primitives import serialization
 
-from ganeti import errors, serializer
-from ganeti.constants import oob
-from ganeti.tools import oob_common
-from ganeti.utils import x509
+from ganeti.base import errors
+from ganeti.base.constants.protocols import oob
+from ganeti.base.tls import x509
+from ganeti.model import serializer
+from ganeti.tools.oob import oob_common
 
 #: Setting -> default; None if each node needs one.
 KEYS: Final[dict[str, str | None]] = {

@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.constants import oob
-from ganeti.process import RunResult
-from ganeti.tools import oob_common
-from ganeti.utils import patterns
+from ganeti.base import errors
+from ganeti.base.constants.protocols import oob
+from ganeti.base.process import RunResult
+from ganeti.base.text import patterns
+from ganeti.tools.oob import oob_common
 
 #: Setting -> default; None if each node needs one.
 KEYS: Final[dict[str, str | None]] = {
@@ -71,7 +71,7 @@ def connect(settings: oob_common.Settings) -> Type:
         SshError: the controller is not reachable, is another one, or refuses.
     """
     # Importing it takes longer than the checks of the settings.
-    from ganeti.ssh import client
+    from ganeti.protocols.ssh import client
 
     def refuse(_host: str, kind: str, fingerprint: str) -> bool:
         raise errors.SshError(

@@ -7,7 +7,7 @@ from typing import Final
 
 import pycurl
 
-from ganeti import errors
+from ganeti.base import errors
 from ganeti.tools.os_image.settings import Settings
 
 #: Place of large temporary files.

@@ -10,10 +10,11 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from ganeti import errors, pathutils
+from ganeti.base import errors, pathutils
+from ganeti.base.filesystem import files, qcow2
+from ganeti.base.net import urls
 from ganeti.tools.os_image import download, images, sources
 from ganeti.tools.os_image.settings import CHECKSUMS, Settings
-from ganeti.utils import files, qcow2, urls
 
 _MIB: Final = 1024 * 1024
 #: Space that stays free in the directory of the disks, for the store of the cluster.

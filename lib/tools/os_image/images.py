@@ -15,10 +15,10 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any, Final
 
-from ganeti import errors
-from ganeti.process import SAFE_PATH
+from ganeti.base import errors
+from ganeti.base.filesystem import qcow2
+from ganeti.base.process import SAFE_PATH
 from ganeti.tools.os_image.settings import Settings
-from ganeti.utils import qcow2
 
 SECTOR: Final = 512
 #: Incompatible features that an image may have: its compression, extended tables.

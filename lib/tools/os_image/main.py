@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ganeti import errors, pathutils
-from ganeti.constants import os as os_constants
+from ganeti.base import errors, pathutils
+from ganeti.base.constants.protocols import os as os_constants
 from ganeti.tools import common
 from ganeti.tools.os_image import download, helper, images, sources
 from ganeti.tools.os_image.settings import Settings

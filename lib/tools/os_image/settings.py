@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, Self
 
-from ganeti import errors
-from ganeti.utils import urls
+from ganeti.base import errors
+from ganeti.base.net import urls
 
 FORMATS: Final = ("qcow2", "raw")
 #: Checksum parameter -> hexadecimal digits.

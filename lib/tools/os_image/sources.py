@@ -8,8 +8,9 @@ import os
 import urllib.parse
 from typing import Final
 
-from ganeti import errors, pathutils
-from ganeti.utils import beneath, files, urls
+from ganeti.base import errors, pathutils
+from ganeti.base.filesystem import beneath, files
+from ganeti.base.net import urls
 
 #: Name of the list in the configuration directory.
 NAME: Final = "image-sources"

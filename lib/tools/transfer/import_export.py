@@ -18,11 +18,12 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import IO, Any, Final, NoReturn
 
-from ganeti.constants import export as export_constants
-from ganeti.tools import common, transfer_channel
-from ganeti.tools.transfer_channel import TransferError
-from ganeti.tools.transfer_status import TransferStatus
-from ganeti.utils import pidfile
+from ganeti.base.constants.protocols import export as export_constants
+from ganeti.base.filesystem import pidfile
+from ganeti.tools import common
+from ganeti.tools.transfer import transfer_channel
+from ganeti.tools.transfer.transfer_channel import TransferError
+from ganeti.tools.transfer.transfer_status import TransferStatus
 
 NAME: Final = "import-export"
 _CHUNK: Final = 1 << 20

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from OpenSSL import SSL
 
-from ganeti.http import limits
-from ganeti.utils import x509
+from ganeti.base.tls import x509
+from ganeti.protocols.http import limits
 
 #: A dead peer is noticed after about two minutes.
 _KEEPALIVE: Final = (

@@ -3,7 +3,7 @@
 xl calls it when a NIC appears or disappears, with ``online``, ``add``, ``offline`` or
 ``remove`` and the place of the NIC in Xen's store in the environment. The settings of
 the NIC are in the file that the node daemon has written; see
-`ganeti.hypervisor.xen.nics`.
+`ganeti.node.hypervisor.xen.nics`.
 """
 
 import argparse
@@ -12,12 +12,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ganeti import clock, errors, process
-from ganeti.hypervisor import networks
-from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.xen import listing, nics
+from ganeti.base import clock, errors, process
+from ganeti.base.filesystem import files
+from ganeti.node.hypervisor import networks
+from ganeti.node.hypervisor.base import NodeEffects
+from ganeti.node.hypervisor.xen import listing, nics
 from ganeti.tools import common
-from ganeti.utils import files
 
 NAME: Final = "vif-ganeti"
 _PLACE: Final = re.compile(r"backend/vif(?:_ioemu)?/(\d{1,10})/(\d{1,4})", re.ASCII)

@@ -13,10 +13,10 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from ganeti import errors
-from ganeti.http import limits
-from ganeti.pathutils import Paths
-from ganeti.utils import authority
+from ganeti.base import errors
+from ganeti.base.pathutils import Paths
+from ganeti.base.tls import authority
+from ganeti.protocols.http import limits
 
 _CHUNK: Final = 1 << 18
 #: Name of the protocol in which both ends use `say` and `hear`, in the handshake.

@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
-from ganeti import clock, errors, pathutils, process
-from ganeti.constants import exitcodes, versions
-from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.xen import listing, migration, xl
-from ganeti.hypervisor.xen.files import Files
-from ganeti.utils import arguments
+from ganeti.base import clock, errors, pathutils, process
+from ganeti.base.constants import exitcodes, versions
+from ganeti.base.text import arguments
+from ganeti.node.hypervisor.base import NodeEffects
+from ganeti.node.hypervisor.xen import listing, migration, xl
+from ganeti.node.hypervisor.xen.files import Files
 
 NAME: Final = "xen-console-wrapper"
 #: Seconds before a paused guest is resumed.

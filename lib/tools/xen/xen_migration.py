@@ -28,11 +28,12 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.hypervisor.base import Arrival
-from ganeti.hypervisor.xen import listing
-from ganeti.tools import common, xen_channel
-from ganeti.utils import files, pidfile
+from ganeti.base import errors
+from ganeti.base.filesystem import files, pidfile
+from ganeti.node.hypervisor.base import Arrival
+from ganeti.node.hypervisor.xen import listing
+from ganeti.tools import common
+from ganeti.tools.xen import xen_channel
 
 NAME: Final = "xen-migration"
 _XL: Final = "xl"

@@ -11,15 +11,15 @@ import socket
 import subprocess
 import types
 
-from ganeti import errors
-from ganeti.backend import open_vswitch
-from ganeti.clock import SystemClock
-from ganeti.hypervisor import networks
-from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.kvm import taps
-from ganeti.objects.filled import NicX
-from ganeti.pathutils import Paths
-from ganeti.process import SystemRunner
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import SystemRunner
+from ganeti.model.objects.filled import NicX
+from ganeti.node.calls import open_vswitch
+from ganeti.node.hypervisor import networks
+from ganeti.node.hypervisor.base import NodeEffects
+from ganeti.node.hypervisor.kvm.devices import taps
 
 #: For local experiments; nobody else sends these.
 PROTOCOL = 0x88B5

@@ -6,10 +6,10 @@ import subprocess
 
 import msgspec
 
-from ganeti.constants import hvparams
-from ganeti.hypervisor.base import AttachedDisk
-from ganeti.hypervisor.xen import config
-from ganeti.objects.filled import DiskX, InstanceX
+from ganeti.base.constants.parameters import hvparams
+from ganeti.model.objects.filled import DiskX, InstanceX
+from ganeti.node.hypervisor.base import AttachedDisk
+from ganeti.node.hypervisor.xen import config
 
 UUID = "0c1d2e3f-4a5b-4c6d-8e7f-{:012d}"
 NAME = "web1.lab.test"

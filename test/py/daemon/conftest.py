@@ -19,10 +19,10 @@ import pytest
 from fakes import evidence
 from fakes.patience import until
 from fakes.vnode import VirtualNode
-from ganeti import luxi
-from ganeti.process import SystemRunner
-from ganeti.vcluster import layout as lay
-from ganeti.vcluster.nodes import NodeControl
+from ganeti.base.process import SystemRunner
+from ganeti.devel.vcluster import layout as lay
+from ganeti.devel.vcluster.nodes import NodeControl
+from ganeti.protocols import luxi
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
 #: Programs under test: of this tree, or of an installation (test/installed-check).

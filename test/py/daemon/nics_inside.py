@@ -11,9 +11,9 @@ import pytest
 
 from fakes import guests, nodes
 from fakes.patience import until
-from ganeti import errors
-from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.kvm import taps
+from ganeti.base import errors
+from ganeti.node.hypervisor.base import NodeEffects
+from ganeti.node.hypervisor.kvm.devices import taps
 
 #: A high address, as many cards have one.
 CARD = "f4:00:00:00:00:01"

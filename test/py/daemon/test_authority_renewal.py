@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from fakes.patience import until
-from ganeti.utils import x509
+from ganeti.base.tls import x509
 
 pytestmark = pytest.mark.daemon
 NODES = ("node1", "node2", "node3")

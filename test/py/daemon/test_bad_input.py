@@ -8,9 +8,10 @@ import pytest
 
 from fakes import ended
 from fakes.patience import until
+from ganeti.base.filesystem import files
+from ganeti.base.tls import authority, x509
 from ganeti.bootstrap import crypto
-from ganeti.store import schema
-from ganeti.utils import authority, files, x509
+from ganeti.store.file import schema
 
 pytestmark = pytest.mark.daemon
 STORE = "/var/lib/ganeti/store.db"

@@ -5,9 +5,9 @@ import socket
 
 import pytest
 
-from ganeti import rpc
-from ganeti.ssh import authorized_keys, pubkeys
-from ganeti.utils import x509
+from ganeti.base.tls import x509
+from ganeti.protocols import rpc
+from ganeti.protocols.ssh import authorized_keys, pubkeys
 
 pytestmark = pytest.mark.daemon
 

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from fakes import nodes
-from ganeti import errors
+from ganeti.base import errors
 
 pytestmark = [
     pytest.mark.daemon,

@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from fakes.patience import job_status, until
-from ganeti.bootstrap import elections
-from ganeti.config import config as header
-from ganeti.store.database import Database
-from ganeti.utils import pidfile
+from ganeti.base.filesystem import pidfile
+from ganeti.master.config import config as header
+from ganeti.store.copies import network_elections as elections
+from ganeti.store.file.database import Database
 
 pytestmark = pytest.mark.daemon
 

@@ -10,9 +10,9 @@ import pytest
 
 from fakes import confd_hostile
 from fakes.patience import until
-from ganeti import ssconf
-from ganeti.confd import ConfdClient, wire
-from ganeti.confd.client import ALL
+from ganeti.protocols import ssconf
+from ganeti.protocols.confd import ConfdClient, wire
+from ganeti.protocols.confd.client import ALL
 
 ADD = ("gnt-instance", "add", "--no-install", "-t", "diskless", "-o", "tiny+default")
 ADD += ("--no-ip-check", "--no-name-check")

@@ -15,10 +15,10 @@ import pytest
 
 from fakes import guests, nodes
 from fakes.patience import job_end, until
-from ganeti import errors
-from ganeti.hypervisor.kvm import departure
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.hypervisor.kvm.qmp import Qmp
+from ganeti.base import errors
+from ganeti.node.hypervisor.kvm.files import Files
+from ganeti.node.hypervisor.kvm.moving import departure
+from ganeti.node.hypervisor.kvm.qmp import Qmp
 
 #: Guests migrate to fixed ports; addresses for each run keep runs apart.
 TARGET, PROXY = (

@@ -12,7 +12,7 @@ import pytest
 
 from fakes.patience import PATIENCE_S, until
 from fakes.vnode import BIN, VirtualNode, own_address
-from ganeti.utils import pidfile
+from ganeti.base.filesystem import pidfile
 
 pytestmark = pytest.mark.daemon
 

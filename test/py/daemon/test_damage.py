@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from fakes.vnode import BIN, TOP, VirtualNode, own_address
-from ganeti.constants import versions
+from ganeti.base.constants import versions
 
 pytestmark = pytest.mark.daemon
 

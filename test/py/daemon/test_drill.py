@@ -10,8 +10,8 @@ import pytest
 
 from fakes import guests
 from fakes.patience import until
-from ganeti.vcluster.drill import proof
-from ganeti.vcluster.drill.scenarios import DRILLS
+from ganeti.devel.drill import proof
+from ganeti.devel.drill.scenarios import DRILLS
 
 QEMU = shutil.which("qemu-system-x86_64")
 pytestmark = [

@@ -13,7 +13,7 @@ import pytest
 
 from fakes import guests
 from fakes.patience import PATIENCE_S, has_ended, job_status, until
-from ganeti.masterd import service
+from ganeti.daemons.masterd import service
 
 pytestmark = pytest.mark.daemon
 GUEST = "drill.vc.test"
@@ -254,7 +254,7 @@ def test_the_next_master_daemon_goes_on_with_a_migration(cluster, guest, end):
 
 def speed_up_transfer(cluster):
     """Raise the bandwidth of the transfer under way, as an administrator can."""
-    from ganeti.hypervisor.kvm.qmp import Qmp
+    from ganeti.node.hypervisor.kvm.qmp import Qmp
 
     path = cluster.file(f"/var/run/ganeti/kvm-hypervisor/ctrl/{GUEST}.qmp", "node2")
     with Qmp(str(path), GUEST) as qmp:

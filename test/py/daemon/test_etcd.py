@@ -9,8 +9,8 @@ import time
 import pytest
 
 from fakes.patience import job_status, until
-from ganeti import errors
-from ganeti.utils import pidfile
+from ganeti.base import errors
+from ganeti.base.filesystem import pidfile
 
 pytestmark = pytest.mark.daemon
 

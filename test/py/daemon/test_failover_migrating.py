@@ -7,9 +7,9 @@ import pytest
 
 from fakes import guests
 from fakes.patience import job_end, until
-from ganeti import errors
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.hypervisor.kvm.qmp import Qmp
+from ganeti.base import errors
+from ganeti.node.hypervisor.kvm.files import Files
+from ganeti.node.hypervisor.kvm.qmp import Qmp
 
 pytestmark = [
     pytest.mark.daemon,

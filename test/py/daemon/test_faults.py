@@ -7,8 +7,10 @@ import time
 import pytest
 
 from fakes.patience import job_status, until
-from ganeti import errors, luxi, store
-from ganeti.jqueue import records
+from ganeti import store
+from ganeti.base import errors
+from ganeti.decisions.jobs import records
+from ganeti.protocols import luxi
 
 pytestmark = pytest.mark.daemon
 

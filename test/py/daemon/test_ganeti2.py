@@ -7,8 +7,8 @@ import os
 import pytest
 
 from fakes import cluster, debian, ganeti2, old_cluster, peers
-from ganeti import objects
-from ganeti.tools import old_config
+from ganeti.migration import old_config
+from ganeti.model import objects
 
 pytestmark = [
     pytest.mark.daemon,

@@ -231,8 +231,8 @@ def test_the_watcher_repairs_what_tags_allow_and_its_jobs_name_them(
 CUT = """
 import os, sys
 sys.path.insert(0, {tree!r})
-from ganeti import luxi
-from ganeti.watcher import main
+from ganeti.protocols import luxi
+from ganeti.automation.watcher import main
 left, call = {number}, luxi.Client.call
 def cut(self, method, *args, **named):
     global left

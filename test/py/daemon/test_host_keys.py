@@ -4,10 +4,11 @@ import shutil
 
 import pytest
 
-from ganeti import config, store
-from ganeti.bootstrap import store_access
-from ganeti.clock import SystemClock
-from ganeti.ssh import host_keys, keys, known_hosts
+from ganeti import store
+from ganeti.base.clock import SystemClock
+from ganeti.bootstrap.stores import store_access
+from ganeti.master import config
+from ganeti.protocols.ssh import host_keys, keys, known_hosts
 
 NODES = ("node1", "node2", "node3")
 KINDS = ("ed25519", "rsa")

@@ -17,12 +17,13 @@ import pytest
 
 from fakes import guests, nodes
 from fakes.patience import until
-from ganeti import errors
+from ganeti.base import errors
 from ganeti.bootstrap import crypto
-from ganeti.hypervisor.kvm import hotplug, sending
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.hypervisor.kvm.qmp import Qmp
-from ganeti.objects.filled import InstanceX
+from ganeti.model.objects.filled import InstanceX
+from ganeti.node.hypervisor.kvm.devices import hotplug
+from ganeti.node.hypervisor.kvm.files import Files
+from ganeti.node.hypervisor.kvm.moving import sending
+from ganeti.node.hypervisor.kvm.qmp import Qmp
 
 #: Guests migrate to fixed ports; an address for each run keeps runs apart.
 LOCAL = f"127.88.{os.getpid() // 250 % 250}.{os.getpid() % 250 + 1}"

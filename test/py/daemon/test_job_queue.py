@@ -6,7 +6,8 @@ import threading
 import pytest
 
 from fakes.patience import job_status, until
-from ganeti import errors, store
+from ganeti import store
+from ganeti.base import errors
 
 pytestmark = pytest.mark.daemon
 

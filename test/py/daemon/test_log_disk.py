@@ -15,7 +15,7 @@ import pytest
 
 from fakes.patience import until
 from fakes.vnode import VirtualNode, own_address
-from ganeti.constants import versions
+from ganeti.base.constants import versions
 
 pytestmark = [pytest.mark.daemon, pytest.mark.root]
 

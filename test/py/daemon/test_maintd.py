@@ -16,7 +16,7 @@ import urllib.request
 import pytest
 
 from fakes.patience import until
-from ganeti.mond.helper import DIAGNOSE_COMMANDS
+from ganeti.node.collectors.helper import DIAGNOSE_COMMANDS
 
 ADD = ("gnt-instance", "add", "--no-install", "-t", "sharedfile", "-s", "8m")
 ADD += ("-o", "tiny+default", "--no-ip-check", "--no-name-check", "--no-start")

@@ -11,10 +11,11 @@ import pytest
 from fakes import clusters
 from fakes.master import fill
 from fakes.patience import job_status, until
-from ganeti import clock, store
-from ganeti.luxi import Client
-from ganeti.pathutils import Paths
-from ganeti.utils import pidfile
+from ganeti import store
+from ganeti.base import clock
+from ganeti.base.filesystem import pidfile
+from ganeti.base.pathutils import Paths
+from ganeti.protocols.luxi import Client
 
 PROGRAM = (
     pathlib.Path(__file__).resolve().parents[3] / "build" / "bin" / "ganeti-masterd"

@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from fakes.patience import until
-from ganeti.confd import wire
-from ganeti.constants import confd
-from ganeti.mond.helper import DIAGNOSE_COMMANDS
-from ganeti.storage import heartbeats
+from ganeti.base.constants.protocols import confd
+from ganeti.node.collectors.helper import DIAGNOSE_COMMANDS
+from ganeti.node.storage import heartbeats
+from ganeti.protocols.confd import wire
 
 
 @pytest.fixture(scope="module")

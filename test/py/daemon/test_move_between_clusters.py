@@ -11,7 +11,8 @@ import subprocess
 import pytest
 
 from fakes.patience import until
-from ganeti.utils import pidfile, x509
+from ganeti.base.filesystem import pidfile
+from ganeti.base.tls import x509
 
 pytestmark = pytest.mark.daemon
 

@@ -7,11 +7,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from fakes.hostile import HostileNode
 from fakes.patience import until
+from ganeti.base.clock import SystemClock
+from ganeti.base.filesystem import files
+from ganeti.base.process import SystemRunner
+from ganeti.base.tls import authority, x509
 from ganeti.bootstrap import crypto, renew_crypto
-from ganeti.clock import SystemClock
-from ganeti.process import SystemRunner
-from ganeti.rpc import node_port
-from ganeti.utils import authority, files, x509
+from ganeti.protocols.rpc import node_port
 
 NODES = ("node1", "node2", "node3")
 

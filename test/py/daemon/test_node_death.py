@@ -7,7 +7,7 @@ import pathlib
 import pytest
 
 from fakes.patience import until
-from ganeti.storage import heartbeats
+from ganeti.node.storage import heartbeats
 
 pytestmark = [
     pytest.mark.daemon,

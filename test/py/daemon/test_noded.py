@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from fakes.vnode import BIN, VirtualNode, own_address
-from ganeti import rpc
-from ganeti.constants import versions
-from ganeti.http import client, liveness
+from ganeti.base.constants import versions
+from ganeti.protocols import rpc
+from ganeti.protocols.http import client, liveness
 
 pytestmark = pytest.mark.daemon
 

@@ -6,8 +6,8 @@ import platform
 import pytest
 
 from fakes.patience import until
-from ganeti.maintd.diagnoses import NOT_REPEATED
-from ganeti.mond.helper import DIAGNOSE_COMMANDS
+from ganeti.automation.maintenance.diagnoses import NOT_REPEATED
+from ganeti.node.collectors.helper import DIAGNOSE_COMMANDS
 
 pytestmark = [pytest.mark.daemon, pytest.mark.long]
 ADD = ("gnt-instance", "add", "--no-install", "-t", "sharedfile", "-s", "8m")

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import serialization
 
 from fakes import patience
 from fakes.oob_helpers import Helper
-from ganeti.utils import x509
+from ganeti.base.tls import x509
 
 pytestmark = pytest.mark.daemon
 USER, PASSWORD = "ganeti", "s3=cret;x"

@@ -11,9 +11,9 @@ import pytest
 
 from fakes import patience, ssh_server
 from fakes.oob_helpers import Helper
-from ganeti import errors
-from ganeti.process import RunResult
-from ganeti.tools import oob_ssh
+from ganeti.base import errors
+from ganeti.base.process import RunResult
+from ganeti.tools.oob import oob_ssh
 
 pytestmark = pytest.mark.daemon
 CONFIG = """\

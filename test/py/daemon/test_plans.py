@@ -68,7 +68,8 @@ def changed(vcluster, run):
 
 
 def configuration(vcluster):
-    from ganeti import objects, store
+    from ganeti import store
+    from ganeti.model import objects
 
     follower = store.Follower(vcluster.paths().store_db)
     try:
@@ -159,7 +160,7 @@ def test_errors_are_those_of_a_run(vcluster, instance):
 
 
 def test_a_malformed_opcode_is_refused(vcluster):
-    from ganeti import errors
+    from ganeti.base import errors
 
     with (
         contextlib.closing(vcluster.luxi()) as client,

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from fakes import guests, nodes
-from ganeti import errors
+from ganeti.base import errors
 
 pytestmark = [
     pytest.mark.daemon,

@@ -16,7 +16,7 @@ from OpenSSL import SSL
 
 from fakes import peers
 from fakes.patience import until
-from ganeti.constants import exitcodes
+from ganeti.base.constants import exitcodes
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
 PEERS = TOP / "build" / "peers"

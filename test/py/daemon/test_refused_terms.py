@@ -7,10 +7,10 @@ import signal
 import pytest
 
 from fakes.patience import until
-from ganeti import rpc
-from ganeti.quorum import Term
-from ganeti.store.database import Database
-from ganeti.utils import pidfile
+from ganeti.base.filesystem import pidfile
+from ganeti.decisions.quorum import Term
+from ganeti.protocols import rpc
+from ganeti.store.file.database import Database
 
 pytestmark = [pytest.mark.daemon, pytest.mark.timeout(600)]
 #: No candidates.

@@ -6,11 +6,12 @@ import pytest
 
 from fakes import ended
 from fakes.patience import until
+from ganeti.base.clock import SystemClock
+from ganeti.base.filesystem import files
+from ganeti.base.process import SystemRunner
+from ganeti.base.tls import authority, x509
 from ganeti.bootstrap import crypto, renew_crypto
-from ganeti.clock import SystemClock
-from ganeti.process import SystemRunner
-from ganeti.store.database import Database
-from ganeti.utils import authority, files, x509
+from ganeti.store.file.database import Database
 
 EVERYTHING = (
     "--new-cluster-certificate",

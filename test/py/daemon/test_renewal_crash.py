@@ -8,8 +8,8 @@ import pytest
 from fakes import seeds
 from fakes.crash_points import MASTERD, NODED, NODES, CrashCluster, wait_for_job
 from fakes.patience import until
-from ganeti import errors
-from ganeti.utils import x509
+from ganeti.base import errors
+from ganeti.base.tls import x509
 
 #: Daemons that are killed, and at how many steps each.
 VICTIMS = {(MASTERD, "node1"): 8, (NODED, "node1"): 4, (NODED, "node2"): 4}

@@ -15,7 +15,7 @@ import pytest
 
 from fakes import seeds
 from fakes.patience import until
-from ganeti.utils import pidfile
+from ganeti.base.filesystem import pidfile
 
 pytestmark = [pytest.mark.daemon, pytest.mark.long, pytest.mark.timeout(1200)]
 

@@ -9,9 +9,9 @@ import signal
 import pytest
 
 from fakes.patience import job_end, job_status, until
-from ganeti.jqueue import records
-from ganeti.store.database import Database
-from ganeti.utils import pidfile
+from ganeti.base.filesystem import pidfile
+from ganeti.decisions.jobs import records
+from ganeti.store.file.database import Database
 
 pytestmark = pytest.mark.daemon
 

@@ -8,9 +8,11 @@ import pytest
 from fakes import cluster
 from fakes.patience import until
 from fakes.vnode import VirtualNode, own_address
-from ganeti import errors, rpc, store
-from ganeti.clock import SystemClock
-from ganeti.quorum import Term
+from ganeti import store
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.decisions.quorum import Term
+from ganeti.protocols import rpc
 from ganeti.store import Document
 
 pytestmark = pytest.mark.daemon

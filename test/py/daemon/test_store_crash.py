@@ -9,7 +9,7 @@ import pytest
 
 from fakes import cluster
 from ganeti import store
-from ganeti.clock import SystemClock
+from ganeti.base.clock import SystemClock
 
 pytestmark = pytest.mark.daemon
 
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.daemon
 #: the acknowledged part.
 WRITER = """
 import sys, threading
-from ganeti import objects, store
-from ganeti.clock import SystemClock
+from ganeti.model import objects; from ganeti import store
+from ganeti.base.clock import SystemClock
 
 db = store.open_master(sys.argv[1], replicate=None, clock=SystemClock())
 lock = threading.Lock()

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from fakes.patience import until
-from ganeti import errors
+from ganeti.base import errors
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
 UNIT = TOP / "doc/examples/ganeti-masterd.service.in"

@@ -16,9 +16,9 @@ import pytest
 
 from fakes.oob_helpers import Helper
 from fakes.patience import until
-from ganeti import errors
-from ganeti.ssh import account, client, keys, known_hosts
-from ganeti.vcluster import isolation
+from ganeti.base import errors
+from ganeti.devel.vcluster import isolation
+from ganeti.protocols.ssh import account, client, keys, known_hosts
 
 pytestmark = pytest.mark.daemon
 needs_root = [
@@ -431,7 +431,7 @@ def profile(frame, event, arg):
     if (
         event == "call"
         and frame.f_code.co_name == name
-        and "ganeti.vcluster.create" in sys.modules
+        and "ganeti.devel.vcluster.create" in sys.modules
     ):
         sys.setprofile(None)
         signal.raise_signal(signal.SIGINT)

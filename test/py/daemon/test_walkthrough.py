@@ -15,9 +15,9 @@ import typing
 import pytest
 
 from fakes.pages import blocks, first_difference, pattern_of
-from ganeti.process import SystemRunner
-from ganeti.vcluster import layout as lay
-from ganeti.vcluster.nodes import NodeControl
+from ganeti.base.process import SystemRunner
+from ganeti.devel.vcluster import layout as lay
+from ganeti.devel.vcluster.nodes import NodeControl
 
 pytestmark = pytest.mark.daemon
 TOP = pathlib.Path(__file__).resolve().parents[3]

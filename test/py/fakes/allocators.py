@@ -1,6 +1,6 @@
 """Requests of masters to allocators, for tests."""
 
-from ganeti import iallocator
+from ganeti.master import iallocator
 
 NEW = "new.example.com"
 

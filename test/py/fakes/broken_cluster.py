@@ -1,7 +1,7 @@
 """A cluster in which a node fails, as programs that repair it see the master."""
 
 from fakes.luxi_master import Connection
-from ganeti.repair import tags
+from ganeti.decisions.repair import tags
 
 P = tags.PREFIX
 

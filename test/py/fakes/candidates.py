@@ -3,7 +3,8 @@
 import threading
 
 from fakes import cluster
-from ganeti import errors, store
+from ganeti import store
+from ganeti.base import errors
 
 
 class Answer:

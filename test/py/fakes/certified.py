@@ -17,10 +17,13 @@ from fakes import clusters, nodes
 from fakes.engine import Engine
 from fakes.rpc import FakeRunner, failure
 from fakes.store import FakeStore
-from ganeti import backend, config, ssconf
-from ganeti.backend.master_term import TermGuard
-from ganeti.quorum import Term
-from ganeti.utils import authority, files, x509
+from ganeti.base.filesystem import files
+from ganeti.base.tls import authority, x509
+from ganeti.decisions.quorum import Term
+from ganeti.master import config
+from ganeti.node import calls as backend
+from ganeti.node.calls.membership.master_term import TermGuard
+from ganeti.protocols import ssconf
 
 #: Procedures that are those of real nodes; others succeed.
 _REAL = ("node_crypto_tokens", "write_ssconf_files", "upload_file")

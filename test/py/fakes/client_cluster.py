@@ -6,7 +6,7 @@ import pathlib
 
 from fakes import clusters
 from fakes.luxi_master import SUCCESSFUL_OPCODES, FakeMaster
-from ganeti.query import cluster_info
+from ganeti.master.query import cluster_info
 
 _SPEC = pathlib.Path(__file__).parents[2] / "data" / "spec" / "query_fields.json"
 _NOW = 1_700_000_000.25

@@ -4,8 +4,8 @@ import json
 import pathlib
 import uuid
 
-from ganeti import objects
-from ganeti.objects import CLUSTER_KEY, Snapshot, Update
+from ganeti.model import objects
+from ganeti.model.objects import CLUSTER_KEY, Snapshot, Update
 
 SPEC = pathlib.Path(__file__).parents[2] / "data" / "spec"
 

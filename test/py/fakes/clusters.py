@@ -3,8 +3,8 @@
 import json
 import pathlib
 
-from ganeti import objects
-from ganeti.objects import Update
+from ganeti.model import objects
+from ganeti.model.objects import Update
 
 EXAMPLE = json.loads(
     (pathlib.Path(__file__).parents[2] / "data" / "spec" / "objects.json").read_text()

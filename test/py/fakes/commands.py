@@ -3,8 +3,8 @@
 import importlib
 import io
 
-from ganeti.cli import app
-from ganeti.cli.context import ClientEffects
+from ganeti.commands.cli import app
+from ganeti.commands.cli.context import ClientEffects
 
 
 class Tty(io.StringIO):
@@ -36,7 +36,7 @@ class Result:
 def program(name):
     """Return the table of a program such as ``gnt-job``."""
     package = name.removeprefix("gnt-").replace("-", "_")
-    module = importlib.import_module(f"ganeti.client.{package}.table")
+    module = importlib.import_module(f"ganeti.commands.{package}.table")
     return module.PROGRAM
 
 

@@ -4,7 +4,7 @@ import json
 import os
 
 from fakes import clusters
-from ganeti.confd import wire
+from ganeti.protocols.confd import wire
 
 KEY = b"3b7f60c2d9e84a15b6c0f1a29d5e7788c4d3e2f1\n"
 SERIAL = 77

@@ -8,7 +8,7 @@ import socket
 import time
 
 from fakes import fuzz
-from ganeti.constants import confd
+from ganeti.base.constants.protocols import confd
 
 #: Packets between two pings that wait until all of them were read.
 BATCH = 100

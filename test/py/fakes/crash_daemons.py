@@ -16,9 +16,9 @@ import traceback
 
 _PR_SET_PDEATHSIG = 1
 MAINS = {
-    "ganeti-masterd": "ganeti.server.masterd",
-    "ganeti-noded": "ganeti.server.noded",
-    "ganeti-standby": "ganeti.server.standby",
+    "ganeti-masterd": "ganeti.daemons.mains.masterd",
+    "ganeti-noded": "ganeti.daemons.mains.noded",
+    "ganeti-standby": "ganeti.daemons.mains.standby",
 }
 
 
@@ -65,7 +65,7 @@ def main():
     os.environ.pop("LD_PRELOAD", None)
     for name in MAINS.values():
         importlib.import_module(name)
-    from ganeti import backend
+    from ganeti.node import calls as backend
 
     backend.load()
     signal.signal(signal.SIGINT, signal.SIG_IGN)

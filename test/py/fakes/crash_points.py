@@ -28,11 +28,12 @@ import time
 
 from fakes import power_cut
 from fakes.patience import FINAL, until
-from ganeti import errors, luxi
-from ganeti.process import SystemRunner
-from ganeti.store.database import Database
-from ganeti.vcluster import layout as lay
-from ganeti.vcluster.nodes import NodeControl
+from ganeti.base import errors
+from ganeti.base.process import SystemRunner
+from ganeti.devel.vcluster import layout as lay
+from ganeti.devel.vcluster.nodes import NodeControl
+from ganeti.protocols import luxi
+from ganeti.store.file.database import Database
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
 SHIM = pathlib.Path(__file__).with_name("crash_shim.c")

@@ -10,9 +10,9 @@ import contextlib
 from fakes.crash_points import MASTERD, NODED, NODES, CrashCluster
 from fakes.patience import until
 from fakes.takeovers import leader
-from ganeti import errors
-from ganeti.utils import pidfile
-from ganeti.vcluster import processes
+from ganeti.base import errors
+from ganeti.base.filesystem import pidfile
+from ganeti.devel.vcluster import processes
 
 STANDBY, RAPI = "ganeti-standby", "ganeti-rapi"
 _HOME = NODES[0]

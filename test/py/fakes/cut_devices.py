@@ -13,9 +13,9 @@ import pathlib
 
 from fakes.crash_points import MASTERD, CrashCluster, wait_for_job
 from fakes.patience import until
-from ganeti import errors
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.hypervisor.kvm.qmp import Qmp
+from ganeti.base import errors
+from ganeti.node.hypervisor.kvm.files import Files
+from ganeti.node.hypervisor.kvm.qmp import Qmp
 
 GUEST = "web1.vc.test"
 NODE = "node2"

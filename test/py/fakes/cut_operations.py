@@ -12,7 +12,7 @@ import pathlib
 from collections.abc import Callable
 
 from fakes.crash_points import CREATE, MASTERD, CrashCluster, wait_for_job
-from ganeti import errors
+from ganeti.base import errors
 
 NAME, OTHER = "web1.vc.test", "web2.vc.test"
 _SIZE = 1 << 20

@@ -11,8 +11,8 @@ import pathlib
 import subprocess
 
 from fakes import own_users, patience, peers
-from ganeti.vcluster import node_directories
-from ganeti.vcluster.create import QEMU
+from ganeti.devel.vcluster import node_directories
+from ganeti.devel.vcluster.create import QEMU
 
 _TREE = peers.TREE
 #: The file of the packages that runs the watcher.

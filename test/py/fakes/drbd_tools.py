@@ -8,7 +8,7 @@ import dataclasses
 import json
 
 from fakes.lvm_tools import FakeLvm
-from ganeti.process import RunResult
+from ganeti.base.process import RunResult
 
 HEAD = "version: 8.4.11 (api:1/proto:86-101)\nsrcversion: F73C670A7EC572DB9CF3E5B\n"
 

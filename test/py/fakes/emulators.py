@@ -5,8 +5,8 @@ import pathlib
 import tempfile
 
 from fakes.clocks import FakeClock
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.pathutils import Paths
+from ganeti.base.pathutils import Paths
+from ganeti.node.hypervisor.kvm.files import Files
 
 #: Commands that QEMU spells with an underscore.
 _OLD = {"block_resize", "migrate_cancel", "set_password", "system_powerdown"}

@@ -5,7 +5,7 @@ import datetime as dt
 from cryptography import x509 as certificates
 from cryptography.hazmat.primitives import hashes
 
-from ganeti.utils import x509
+from ganeti.base.tls import x509
 
 
 def again(pair):

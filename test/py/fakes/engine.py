@@ -8,8 +8,11 @@ from fakes.jobs import FakeCallbacks
 from fakes.locks import RecordingLocks
 from fakes.rpc import FakeRunner
 from fakes.store import FakeStore
-from ganeti import config, errors, mcpu, opcodes, pathutils, query
-from ganeti.cmdlib.unit_table import UNITS
+from ganeti.base import errors, pathutils
+from ganeti.master import config, query
+from ganeti.model import opcodes
+from ganeti.operations import mcpu
+from ganeti.operations.unit_table import UNITS
 
 
 def creation(**changes):

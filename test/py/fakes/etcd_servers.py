@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from ganeti import errors
+from ganeti.base import errors
 from ganeti.store.etcd import Gateway, Servers, TlsFiles, messages
 
 from . import patience

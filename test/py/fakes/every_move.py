@@ -1,7 +1,7 @@
 """All moves of a cluster, for tests that compare a search with trying everything."""
 
-from ganeti.htools.rules import moves
-from ganeti.htools.rules.moves import Move, MoveKind
+from ganeti.decisions.htools.rules import moves
+from ganeti.decisions.htools.rules.moves import Move, MoveKind
 
 
 def every_move(now):

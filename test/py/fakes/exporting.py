@@ -7,10 +7,10 @@ import msgspec
 from fakes import clusters
 from fakes.engine import Engine
 from fakes.rpc import SUCCESSFUL_ACTS
-from ganeti import objects
-from ganeti.objects import export_info
-from ganeti.objects.filled import InstanceX
-from ganeti.rpc import encode
+from ganeti.model import objects
+from ganeti.model.objects import export_info
+from ganeti.model.objects.filled import InstanceX
+from ganeti.protocols.rpc import encode
 
 NODE1, NODE2, NODE3 = (clusters.node_uuid(n) for n in (1, 2, 3))
 DONE = {"exit_status": 0, "listen_port": 4711, "progress_mbytes": 1024.0}

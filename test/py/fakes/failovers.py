@@ -5,8 +5,9 @@ import threading
 import time
 
 from fakes.background import Background
-from ganeti import errors, luxi
-from ganeti.utils import pidfile
+from ganeti.base import errors
+from ganeti.base.filesystem import pidfile
+from ganeti.protocols import luxi
 
 #: Clients that submit at the same time.
 CLIENTS = 4

@@ -25,26 +25,21 @@ import msgspec
 
 from fakes import allocators, clusters, master, simulation
 from fakes.rpc import FAILING_NODE, FakeRunner
-from ganeti import (
-    backend,
-    clock,
-    errors,
-    hooksmaster,
-    iallocator,
-    objects,
-    pathutils,
-    query,
-    ssconf,
-    store,
-)
-from ganeti.http.client import Response
-from ganeti.rpc import runner as network
-from ganeti.server import common, noded
+from ganeti import store
+from ganeti.base import clock, errors, pathutils
+from ganeti.base.tls import x509
+from ganeti.daemons import common
+from ganeti.daemons.mains import noded
+from ganeti.decisions.verify import Report, nodes
+from ganeti.decisions.verify import node_answer as forms
+from ganeti.master import hooksmaster, iallocator, query
+from ganeti.model import objects
+from ganeti.node import calls as backend
+from ganeti.protocols import ssconf
+from ganeti.protocols.http.client import Response
+from ganeti.protocols.rpc import runner as network
 from ganeti.store import wire
-from ganeti.store.database import Database
-from ganeti.utils import x509
-from ganeti.verify import Report, nodes
-from ganeti.verify import node_answer as forms
+from ganeti.store.file.database import Database
 
 #: Replacements of a value in a message.
 JUNK = (

@@ -4,9 +4,10 @@ import contextlib
 import re
 import warnings
 
-from ganeti import errors, objects, qlang
-from ganeti.jqueue import filters
-from ganeti.utils import patterns
+from ganeti.base import errors
+from ganeti.base.text import patterns
+from ganeti.decisions.jobs import filters
+from ganeti.model import objects, qlang
 
 _CHARS = (*"abz01.-_", *"AZ", "é")
 _ATOMS = (

@@ -22,19 +22,22 @@ from fakes.confd import KEY, FakeSource, orchard
 from fakes.confd_hostile import Attack, is_authentic
 from fakes.hostile_values import hostile
 from fakes.rapi_master import BODIES, Browser, RapiMaster
-from ganeti import errors
-from ganeti.backend import helper_results, os_scripts, transfers
-from ganeti.confd import server as confd_server
-from ganeti.hypervisor.xen import migration
-from ganeti.hypervisor.xen.files import Files as XenFiles
-from ganeti.objects import export_info
-from ganeti.rapi import resources, users
-from ganeti.rapi.application import Application
-from ganeti.rapi.authentication import Authenticator
-from ganeti.rapi.waits import Waits
-from ganeti.storage import heartbeats
-from ganeti.utils import files, pidfile, shared_files
-from ganeti.watcher import lost_processes, pause
+from ganeti.automation.watcher import lost_processes, pause
+from ganeti.base import errors
+from ganeti.base.filesystem import files, pidfile, shared_files
+from ganeti.daemons.confd import server as confd_server
+from ganeti.daemons.rapi.application import Application
+from ganeti.daemons.rapi.resources import resource_table as resources
+from ganeti.daemons.rapi.rights import users
+from ganeti.daemons.rapi.rights.authentication import Authenticator
+from ganeti.daemons.rapi.waits import Waits
+from ganeti.model.objects import export_info
+from ganeti.node.calls.disks import transfers
+from ganeti.node.calls.guests import helper_results
+from ganeti.node.calls.os import os_scripts
+from ganeti.node.hypervisor.xen import migration
+from ganeti.node.hypervisor.xen.files import Files as XenFiles
+from ganeti.node.storage import heartbeats
 
 #: Objects that the master of the remote API has; others get hostile names.
 NAMES = {

@@ -14,7 +14,7 @@ import time
 from typing import Any, Self
 
 from fakes import nodes
-from ganeti.constants import hvparams
+from ganeti.base.constants.parameters import hvparams
 
 TINY = str(pathlib.Path(__file__).parents[3] / "tools/os/tiny")
 #: Seconds for a guest to boot on a busy machine; 3 are usual.

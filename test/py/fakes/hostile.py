@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ganeti import rpc
-from ganeti.http import server, tls
-from ganeti.utils import x509
+from ganeti.base.tls import x509
+from ganeti.protocols import rpc
+from ganeti.protocols.http import server, tls
 
 
 @dataclasses.dataclass(frozen=True)

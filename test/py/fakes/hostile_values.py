@@ -10,15 +10,15 @@ import re
 import msgspec
 
 from fakes import guests, nodes, xen_guests
-from ganeti import errors, pathutils
-from ganeti.cmdlib import typed_params
-from ganeti.constants import hvparams
-from ganeti.hypervisor.kvm import argv
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.hypervisor.lxc import config as lxc
-from ganeti.hypervisor.xen import config as xen
-from ganeti.objects.filled import InstanceX
-from ganeti.utils import ip
+from ganeti.base import errors, pathutils
+from ganeti.base.constants.parameters import hvparams
+from ganeti.base.net import ip
+from ganeti.model.objects.filled import InstanceX
+from ganeti.node.hypervisor.kvm import argv
+from ganeti.node.hypervisor.kvm.files import Files
+from ganeti.node.hypervisor.lxc import config as lxc
+from ganeti.node.hypervisor.xen import config as xen
+from ganeti.operations.parameters import typed_params
 
 PIECES = (
     *(",", ",,", ";", ":", "=", "|", "&", " ", "\t", "%", "/", "..", "-", "^", "~"),

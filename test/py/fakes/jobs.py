@@ -3,8 +3,8 @@
 import contextlib
 import copy
 
-from ganeti.jqueue.documents import Document
-from ganeti.jqueue.executor import Canceled, CarriedLog
+from ganeti.master.jqueue.documents import Document
+from ganeti.master.jqueue.executor import Canceled, CarriedLog
 
 
 class FakeCallbacks:

@@ -5,7 +5,9 @@ import threading
 
 from fakes import patience
 from fakes.store import MemoryBackend, open_memory
-from ganeti import clock, errors, jqueue, opcodes
+from ganeti.base import clock, errors
+from ganeti.master import jqueue
+from ganeti.model import opcodes
 
 WAIT_S = patience.PATIENCE_S
 

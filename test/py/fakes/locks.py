@@ -1,7 +1,7 @@
 """The real locks, with a memory of what was asked."""
 
-from ganeti import locking
-from ganeti.locking import Level
+from ganeti.master import locking
+from ganeti.master.locking import Level
 
 TABLES = {Level.INSTANCE: "instances", Level.NODEGROUP: "nodegroups"}
 

@@ -1,6 +1,6 @@
 """A master daemon as commands see it: answers LUXI methods from tables.
 
-Every submitted opcode is decoded with `ganeti.opcodes`, so that a command which builds
+Every submitted opcode is decoded with `ganeti.model.opcodes`, so that a command which builds
 a wrong one fails here as it would fail against the real daemon.
 """
 
@@ -9,8 +9,9 @@ import pathlib
 
 import msgspec
 
-from ganeti import errors, opcodes
-from ganeti.repair import journal
+from ganeti.base import errors
+from ganeti.decisions.repair import journal
+from ganeti.model import opcodes
 
 _SPEC = pathlib.Path(__file__).parents[2] / "data" / "spec" / "query_fields.json"
 _NAME_FIELDS = {"job": "id", "filter": "uuid"}

@@ -3,7 +3,7 @@
 import json
 import math
 
-from ganeti.process import RunResult
+from ganeti.base.process import RunResult
 
 EXTENT_MIB = 4
 

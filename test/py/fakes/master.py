@@ -6,8 +6,11 @@ import threading
 
 from fakes import clusters
 from fakes.rpc import FakeRunner
-from ganeti import clock, errors, masterd, objects, pathutils, store
-from ganeti.luxi import Client
+from ganeti import store
+from ganeti.base import clock, errors, pathutils
+from ganeti.daemons import masterd
+from ganeti.model import objects
+from ganeti.protocols.luxi import Client
 
 
 def fill(opened, snapshot):

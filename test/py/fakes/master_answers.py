@@ -1,15 +1,15 @@
 """Answers of a master about a cluster of the placement tools.
 
-Turns the values of ``ganeti.htools.model.cluster`` back into REST objects and LUXI tables.
+Turns the values of ``ganeti.decisions.htools.model.cluster`` back into REST objects and LUXI tables.
 """
 
 import json
 import pathlib
 from typing import Any
 
-from ganeti.htools.model.cluster import Cluster
-from ganeti.htools.model.loaders import query
-from ganeti.htools.model.policy import Policy, Spec
+from ganeti.decisions.htools.model.cluster import Cluster
+from ganeti.decisions.htools.model.loaders import query
+from ganeti.decisions.htools.model.policy import Policy, Spec
 
 
 def _spec(spec: Spec) -> dict[str, int]:

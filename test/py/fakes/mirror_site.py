@@ -6,8 +6,8 @@ from fakes.engine import Engine
 from fakes.jobs import FakeCallbacks
 from fakes.mirror_nodes import MirrorNodes
 from fakes.rpc import FakeRunner
-from ganeti import config
-from ganeti.masterd import leftover_disks
+from ganeti.daemons.masterd.duties import leftover_disks
+from ganeti.master import config
 
 N1 = clusters.node_uuid(1)
 NAME = "inst1.example.com"

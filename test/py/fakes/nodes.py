@@ -3,9 +3,11 @@
 import os
 from typing import Any
 
-from ganeti import backend, clock, hypervisor, pathutils, process
-from ganeti.backend import disk_links
-from ganeti.hypervisor import registry
+from ganeti.base import clock, pathutils, process
+from ganeti.node import calls as backend
+from ganeti.node import hypervisor
+from ganeti.node.calls.disks import disk_links
+from ganeti.node.hypervisor import registry
 
 UUID = "0c1d2e3f-4a5b-4c6d-8e7f-{:012d}"
 STORAGE_DIR = "/srv/ganeti/file-storage"

@@ -5,7 +5,7 @@ import random
 import msgspec
 
 from fakes.some_cluster import random_cluster
-from ganeti.htools.model.cluster import Cluster, Instance
+from ganeti.decisions.htools.model.cluster import Cluster, Instance
 
 #: Templates of instances that have no secondary and are moved when their node is lost.
 _SINGLE = ("plain", "sharedfile")

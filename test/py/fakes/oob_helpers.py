@@ -6,7 +6,7 @@ import pathlib
 import subprocess
 
 from fakes import patience
-from ganeti import pathutils
+from ganeti.base import pathutils
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
 BIN = pathlib.Path(os.environ.get("GANETI_TEST_TOOLS") or TOP / "build" / "bin")

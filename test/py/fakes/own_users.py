@@ -23,9 +23,7 @@ for each in "$kept"/* "$kept"/.[!.]*; do
   mount --rbind "$each" "$new"
 done
 """
-_UNREADABLE = (
-    "from ganeti.utils import daemon_users as d; print(d.unreadable_program())"
-)
+_UNREADABLE = "from ganeti.base import daemon_users as d; print(d.unreadable_program())"
 
 
 def reveal(cluster, name):

@@ -9,7 +9,7 @@ the records is used.
 import dataclasses
 import math
 
-from ganeti.htools.model.cluster import Cluster
+from ganeti.decisions.htools.model.cluster import Cluster
 
 #: Name and weight of each component, as published.
 WEIGHT = {

@@ -4,7 +4,7 @@ import contextlib
 import subprocess
 import sys
 
-from ganeti.process import RunResult
+from ganeti.base.process import RunResult
 
 #: It says that it runs, and does so until its standard input ends.
 _WAITS = "print('up', flush=True); input()"

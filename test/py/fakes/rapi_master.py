@@ -6,12 +6,12 @@ import json
 import msgspec
 
 from fakes.luxi_master import FakeMaster
-from ganeti import errors
-from ganeti.constants import remote
-from ganeti.http import parking
-from ganeti.query import encoded
-from ganeti.rapi import fields
-from ganeti.rapi.pool import Stream
+from ganeti.base import errors
+from ganeti.base.constants.protocols import remote
+from ganeti.daemons.rapi import fields
+from ganeti.daemons.rapi.pool import Stream
+from ganeti.master.query import encoded
+from ganeti.protocols.http import parking
 
 INCIDENT = "incident-1"
 NODE_OF_INCIDENT = "uuid-of-its-node"
@@ -97,7 +97,7 @@ class RapiMaster(FakeMaster):
         return Stream(text[:1], iter([text[1:]]), lambda: None)
 
     def submit(self, method, args, done, *, timeout_s):
-        """Answer a wait, as `ganeti.luxi.shared.SharedClient` does."""
+        """Answer a wait, as `ganeti.protocols.luxi.shared.SharedClient` does."""
         try:
             result = self.call(method, args, timeout_s=timeout_s)
         except errors.GenericError as err:

@@ -8,7 +8,7 @@ import threading
 import time
 import urllib.parse
 
-from ganeti.utils import x509
+from ganeti.base.tls import x509
 
 FEATURES = (
     "instance-create-reqv1",

@@ -15,9 +15,10 @@ import random
 
 from fakes import reservations
 from fakes.clusters import node_uuid
-from ganeti import config, errors
-from ganeti.cmdlib.instance import capacity
-from ganeti.constants import ecodes
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.master import config
+from ganeti.operations.instance import capacity
 
 #: Operations and their share.
 WEIGHTS = {

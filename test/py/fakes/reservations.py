@@ -8,7 +8,7 @@ import pytest
 from fakes import clusters
 from fakes.engine import Engine
 from fakes.finite_nodes import FiniteNodes
-from ganeti import errors
+from ganeti.base import errors
 
 
 def engine(*, entropy=os.urandom, **changes):

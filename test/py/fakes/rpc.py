@@ -4,10 +4,10 @@ import dataclasses
 
 import msgspec
 
-from ganeti.objects import params
-from ganeti.rpc import PROCEDURES, Result, Runner, wire
-from ganeti.rpc.result import OFFLINE_TEXT
-from ganeti.rpc.table import SHAPES
+from ganeti.model.objects import params
+from ganeti.protocols.rpc import PROCEDURES, Result, Runner, wire
+from ganeti.protocols.rpc.result import OFFLINE_TEXT
+from ganeti.protocols.rpc.table import SHAPES
 
 #: Answers of a node on which these acts succeed; part of a script.
 SUCCESSFUL_ACTS = {

@@ -12,9 +12,9 @@ import pytest
 from fakes.every_move import every_move
 from fakes.odd_clusters import odd_cluster
 from fakes.plain_score import PlainScore
-from ganeti.htools.model.cluster import Cluster
-from ganeti.htools.rules import moves
-from ganeti.htools.state import node_state
+from ganeti.decisions.htools.model.cluster import Cluster
+from ganeti.decisions.htools.rules import moves
+from ganeti.decisions.htools.state import node_state
 
 SEEDS = range(10)
 #: Largest difference of sums of a dozen values in another order.

@@ -11,7 +11,7 @@ import pathlib
 import subprocess
 import sys
 
-from ganeti.sim import Simulation, description, events, random_runs
+from ganeti.devel.sim import Simulation, description, events, random_runs
 
 ROOT = pathlib.Path(__file__).parents[2] / "data" / "simulations"
 RECORDS = bool(os.environ.get("RECORD_SIMULATIONS"))

@@ -5,8 +5,8 @@ import random
 
 import msgspec
 
-from ganeti.htools.model.cluster import Cluster, Group, Instance, Node
-from ganeti.htools.model.loaders import text
+from ganeti.decisions.htools.model.cluster import Cluster, Group, Instance, Node
+from ganeti.decisions.htools.model.loaders import text
 
 KITE = pathlib.Path(__file__).parents[2] / "data" / "htools" / "kite.data"
 

@@ -12,7 +12,7 @@ import contextlib
 import queue
 import threading
 
-from ganeti.objects import Snapshot, Update
+from ganeti.model.objects import Snapshot, Update
 from ganeti.store.memory import MemoryBackend, open_memory
 
 __all__ = ["FakeStore", "MemoryBackend", "StepStore", "backend_with", "open_memory"]

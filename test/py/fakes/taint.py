@@ -336,6 +336,8 @@ def _is_sink(name):
 
 def modules(top, packages):
     """Return the sources of packages below a directory: module name -> text."""
+    missing = [name for name in packages if not pathlib.Path(top, name).is_dir()]
+    assert not missing, missing
     return {
         ".".join(path.relative_to(top).with_suffix("").parts): path.read_text()
         for package in packages

@@ -11,7 +11,8 @@ import time
 
 from fakes.failovers import JOB, Load, is_running, missing
 from fakes.patience import until
-from ganeti import errors, luxi
+from ganeti.base import errors
+from ganeti.protocols import luxi
 
 #: Faults of the master: its machine dies, its daemon dies, its machine freezes.
 FAULTS = ("machine killed", "daemon killed", "machine frozen")

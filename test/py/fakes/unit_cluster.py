@@ -1,7 +1,7 @@
 """A cluster with an instance of each kind, and nodes on which everything succeeds.
 
 Nodes answer questions as the records of the cluster say. Calls that act succeed, with the
-answers that plans assume, see `ganeti.mcpu.dry_run_policy`.
+answers that plans assume, see `ganeti.operations.mcpu.dry_run_policy`.
 """
 
 import copy
@@ -12,9 +12,9 @@ import json
 from fakes import clusters
 from fakes.engine import Engine
 from fakes.rpc import failure
-from ganeti import objects
-from ganeti.mcpu import dry_run_policy
-from ganeti.rpc.table import PROCEDURES
+from ganeti.model import objects
+from ganeti.operations.mcpu import dry_run_policy
+from ganeti.protocols.rpc.table import PROCEDURES
 
 RACK = "00000000-0000-4000-8000-0000000000b0"
 LAN = clusters.NETWORK

@@ -8,9 +8,9 @@ import subprocess
 import time
 
 from fakes import patience
-from ganeti import rpc, ssconf
-from ganeti.pathutils import Paths
-from ganeti.utils import x509
+from ganeti.base.pathutils import Paths
+from ganeti.base.tls import x509
+from ganeti.protocols import rpc, ssconf
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
 BIN = TOP / "build" / "bin"

@@ -3,9 +3,9 @@
 import msgspec
 
 from fakes import nodes
-from ganeti.constants import hvparams
-from ganeti.hypervisor.base import AttachedDisk
-from ganeti.objects.filled import DiskX, InstanceX, NicX
+from ganeti.base.constants.parameters import hvparams
+from ganeti.model.objects.filled import DiskX, InstanceX, NicX
+from ganeti.node.hypervisor.base import AttachedDisk
 
 NIC = NicX(
     mac="aa:00:00:11:22:33",

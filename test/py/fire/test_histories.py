@@ -14,8 +14,8 @@ import pytest
 
 from fakes import seeds
 from fakes.histories import machines, play, schedule
-from ganeti.process import SystemRunner
-from ganeti.vcluster.nodes import NodeControl
+from ganeti.base.process import SystemRunner
+from ganeti.devel.vcluster.nodes import NodeControl
 
 pytestmark = [
     pytest.mark.daemon,

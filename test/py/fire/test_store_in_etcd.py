@@ -15,9 +15,9 @@ from fakes import crash_points, seeds
 from fakes.crash_points_etcd import EtcdCrashCluster
 from fakes.histories import machines, play, schedule
 from fakes.patience import until
-from ganeti.process import SystemRunner
-from ganeti.vcluster import etcd
-from ganeti.vcluster.nodes import NodeControl
+from ganeti.base.process import SystemRunner
+from ganeti.devel.vcluster import etcd
+from ganeti.devel.vcluster.nodes import NodeControl
 
 pytestmark = [
     pytest.mark.daemon,

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from fakes import allocators, clusters
 from fakes.rpc import FakeRunner
-from ganeti import errors, iallocator
-from ganeti.iallocator import answer_checks
+from ganeti.base import errors
+from ganeti.master import iallocator
+from ganeti.master.iallocator import answer_checks
 
 INSTANCE, NEW = "inst1.example.com", allocators.NEW
 ALLOCATE = allocators.allocate()

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from fakes import made_clusters
 from fakes.some_cluster import random_cluster
-from ganeti.htools.balance import greedy, search
-from ganeti.htools.balance.lower_bounds import MoveBounds
-from ganeti.htools.model.loaders import text
-from ganeti.htools.rules import moves
-from ganeti.htools.rules.move_constraints import MoveOptions
-from ganeti.htools.score import components
-from ganeti.htools.score.move_estimates import MoveEstimator
-from ganeti.htools.state import node_state
+from ganeti.decisions.htools.balance import greedy, search
+from ganeti.decisions.htools.balance.lower_bounds import MoveBounds
+from ganeti.decisions.htools.model.loaders import text
+from ganeti.decisions.htools.rules import moves
+from ganeti.decisions.htools.rules.move_constraints import MoveOptions
+from ganeti.decisions.htools.score import components
+from ganeti.decisions.htools.score.move_estimates import MoveEstimator
+from ganeti.decisions.htools.state import node_state
 
 SEEDS = st.integers(0, 10**6)
 CASES = st.sampled_from(

@@ -6,15 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.some_cluster import random_cluster
-from ganeti.htools.alloc import allocate
-from ganeti.htools.capacity.filler import Filler
-from ganeti.htools.capacity.rejections import Rejections
-from ganeti.htools.capacity.search import CapacityOptions, CapacitySearch
-from ganeti.htools.capacity.tiers import InstanceSize
-from ganeti.htools.model.cluster import Cluster
-from ganeti.htools.n1.check import GlobalN1
-from ganeti.htools.rules import constraints
-from ganeti.htools.state import node_state
+from ganeti.decisions.htools.alloc import allocate
+from ganeti.decisions.htools.capacity.filler import Filler
+from ganeti.decisions.htools.capacity.rejections import Rejections
+from ganeti.decisions.htools.capacity.search import CapacityOptions, CapacitySearch
+from ganeti.decisions.htools.capacity.tiers import InstanceSize
+from ganeti.decisions.htools.model.cluster import Cluster
+from ganeti.decisions.htools.n1.check import GlobalN1
+from ganeti.decisions.htools.rules import constraints
+from ganeti.decisions.htools.state import node_state
 
 TEMPLATES = st.sampled_from(["drbd", "plain", "sharedfile"])
 SEEDS = st.integers(0, 10**6)

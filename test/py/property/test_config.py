@@ -14,9 +14,10 @@ from hypothesis.stateful import (
 
 from fakes import cluster
 from fakes.store import open_memory
-from ganeti import config, errors
-from ganeti.clock import SystemClock
-from ganeti.objects import Disk, Network
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.master import config
+from ganeti.model.objects import Disk, Network
 
 numbers = st.integers(0, 9)
 

@@ -10,9 +10,11 @@ from fakes import clusters, values
 from fakes.engine import Engine
 from fakes.rpc import FAILING_NODE, failure
 from fakes.simulation import Simulation
-from ganeti import config, errors, opcodes
-from ganeti.cmdlib.unit_table import UNITS
-from ganeti.jqueue.executor import LockTimeout
+from ganeti.base import errors
+from ganeti.master import config
+from ganeti.master.jqueue.executor import LockTimeout
+from ganeti.model import opcodes
+from ganeti.operations.unit_table import UNITS
 
 NODES = {
     "iallocator_runner": failure("no such allocator"),

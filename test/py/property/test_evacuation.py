@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from fakes.some_cluster import random_cluster
-from ganeti.htools.model.cluster import NONE, Cluster, Instance
-from ganeti.htools.n1 import check, failure_tables, simulate
-from ganeti.htools.n1.check import GlobalN1
-from ganeti.htools.state import node_state
+from ganeti.decisions.htools.model.cluster import NONE, Cluster, Instance
+from ganeti.decisions.htools.n1 import check, failure_tables, simulate
+from ganeti.decisions.htools.n1.check import GlobalN1
+from ganeti.decisions.htools.state import node_state
 
 SEEDS = st.integers(0, 10**6)
 _TAGS = ("htools:desiredlocation:place", "htools:nlocation:place")

@@ -3,10 +3,11 @@
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ganeti import jqueue, objects, opcodes
-from ganeti.jqueue import transitions
-from ganeti.jqueue.entry import Entry, Place
-from ganeti.jqueue.schedule import Schedule
+from ganeti.decisions.jobs import transitions
+from ganeti.decisions.jobs.entry import Entry, Place
+from ganeti.decisions.jobs.schedule import Schedule
+from ganeti.master import jqueue
+from ganeti.model import objects, opcodes
 
 LIMITS = {"1:a": 1, "2:b": 2, "1:c": 1}
 BUCKETS = st.lists(st.sampled_from(sorted(LIMITS)), max_size=3, unique=True)

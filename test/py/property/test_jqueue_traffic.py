@@ -9,9 +9,10 @@ import threading
 import pytest
 
 from fakes.jobs_run import WAIT_S, Harness, dummy
-from ganeti import clock, errors, jqueue
-from ganeti.jqueue import LockTimeout
-from ganeti.locking import BGL, Level, LockManager, Request
+from ganeti.base import clock, errors
+from ganeti.decisions.jobs import state
+from ganeti.master.jqueue import LockTimeout
+from ganeti.master.locking import BGL, Level, LockManager, Request
 
 CLIENTS = 5
 ROUNDS = 40
@@ -124,7 +125,7 @@ def test_everything_ends_and_nothing_is_left_over(seed):
     assert actual.count(None) == len(refused)  # they consume an id
     for job in filter(None, actual):
         assert job.is_final
-        assert job.status == jqueue.state.job_status(op.status for op in job.ops)
+        assert job.status == state.job_status(op.status for op in job.ops)
     assert len(harness.executor.begun) == len(set(harness.executor.begun))
     harness.settle()
     assert (core.running, core.arriving, core.live) == (0, 0, {})

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganeti.locking import rules
+from ganeti.decisions import lock_rules as rules
 
 OWNERS = range(8)
 STEP = st.tuples(

@@ -16,10 +16,11 @@ from fakes import values
 from fakes.master import Master
 from fakes.rpc import FAILING_NODE
 from fakes.simulation import Simulation
-from ganeti import clock, errors, store
-from ganeti.masterd import calls, jobs
-from ganeti.qlang import parser as filter_text
-from ganeti.qlang.structure import check as check_filter
+from ganeti import store
+from ganeti.base import clock, errors
+from ganeti.daemons.masterd.methods import calls, jobs
+from ganeti.model.qlang import parser as filter_text
+from ganeti.model.qlang.structure import check as check_filter
 
 END = b"\x03"
 RESOURCES = ["node", "instance", "group", "job", "lock", "os", "cluster", "filter", "x"]

@@ -13,10 +13,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ganeti.repair import limits, node_death
-from ganeti.repair.limits import Automation, Freeze
-from ganeti.repair.node_death import Seen, Silence, decide
-from ganeti.repair.node_lives import DeathState, Facts, JobSeen, NodeView, Phase
+from ganeti.decisions.repair import limits, node_death
+from ganeti.decisions.repair.limits import Automation, Freeze
+from ganeti.decisions.repair.node_death import Seen, Silence, decide
+from ganeti.decisions.repair.node_lives import (
+    DeathState,
+    Facts,
+    JobSeen,
+    NodeView,
+    Phase,
+)
 
 CANDIDATES = ("b", "c", "d")
 NODES = (*CANDIDATES, "e")

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from fakes import nodes, values
 from fakes.processes import FakeRunner
-from ganeti import backend, errors, hypervisor
-from ganeti.hypervisor import registry
-from ganeti.objects.filled import DiskX, InstanceX
+from ganeti.base import errors
+from ganeti.model.objects.filled import DiskX, InstanceX
+from ganeti.node import calls as backend
+from ganeti.node import hypervisor
+from ganeti.node.hypervisor import registry
 
 #: They act on the machine itself, however fake the node is.
 REAL = {

@@ -4,9 +4,9 @@ import hypothesis
 from hypothesis import strategies as st
 
 from fakes import clusters
-from ganeti import errors
-from ganeti.cmdlib.node import role
-from ganeti.config import candidate_pool
+from ganeti.base import errors
+from ganeti.master.config import candidate_pool
+from ganeti.operations.node import role
 
 MAYBE = st.none() | st.booleans()
 WANTED = st.builds(

@@ -9,9 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fakes import cluster, old_cluster
-from ganeti import clock, errors, store
-from ganeti.pathutils import Paths
-from ganeti.tools import cfgupgrade, old_config
+from ganeti import store
+from ganeti.base import clock, errors
+from ganeti.base.pathutils import Paths
+from ganeti.migration import cfgupgrade, old_config
 
 CALM = settings(
     deadline=None,

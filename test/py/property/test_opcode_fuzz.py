@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganeti import errors, opcodes
+from ganeti.base import errors
+from ganeti.model import opcodes
 
 WORDS = st.sampled_from(["add", "remove", "modify", "success", "name", "-1", "", "a/b"])
 SCALARS = (

@@ -5,11 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes import placement
-from ganeti.htools.hail import answer, request
-from ganeti.htools.model.cluster import NONE, Instance
-from ganeti.htools.n1.check import GlobalN1
-from ganeti.htools.score import components
-from ganeti.htools.state import node_state
+from ganeti.decisions.htools.hail import answer, request
+from ganeti.decisions.htools.model.cluster import NONE, Instance
+from ganeti.decisions.htools.n1.check import GlobalN1
+from ganeti.decisions.htools.score import components
+from ganeti.decisions.htools.state import node_state
 
 TEMPLATES = st.sampled_from(["drbd", "plain", "sharedfile"])
 

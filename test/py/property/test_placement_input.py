@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 
 from fakes import made_cases, made_clusters
 from fakes.made_clusters import Shape
-from ganeti.client.htools import hail, hbal, hcheck, hinfo, hroller, hspace, hsqueeze
-from ganeti.htools.model.cluster import DataError
-from ganeti.htools.model.loaders import text
+from ganeti.commands.htools import hail, hbal, hcheck, hinfo, hroller, hspace, hsqueeze
+from ganeti.decisions.htools.model.cluster import DataError
+from ganeti.decisions.htools.model.loaders import text
 
 TOP = pathlib.Path(__file__).parents[3]
 SHAPES = (

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from fakes.every_move import every_move, legal_moves
 from fakes.some_cluster import random_cluster
-from ganeti.htools.balance.lower_bounds import MoveBounds
-from ganeti.htools.balance.search import MoveSearch
-from ganeti.htools.model.cluster import Cluster, Instance
-from ganeti.htools.rules import moves
-from ganeti.htools.rules.move_constraints import MoveOptions
-from ganeti.htools.rules.moves import Move, MoveKind
-from ganeti.htools.score import components, exact_deltas
-from ganeti.htools.score.move_estimates import MoveEstimator
-from ganeti.htools.state import node_state
-from ganeti.htools.state.columns import ROWS
+from ganeti.decisions.htools.balance.lower_bounds import MoveBounds
+from ganeti.decisions.htools.balance.search import MoveSearch
+from ganeti.decisions.htools.model.cluster import Cluster, Instance
+from ganeti.decisions.htools.rules import moves
+from ganeti.decisions.htools.rules.move_constraints import MoveOptions
+from ganeti.decisions.htools.rules.moves import Move, MoveKind
+from ganeti.decisions.htools.score import components, exact_deltas
+from ganeti.decisions.htools.score.move_estimates import MoveEstimator
+from ganeti.decisions.htools.state import node_state
+from ganeti.decisions.htools.state.columns import ROWS
 
 SEEDS = st.integers(0, 10**6)
 TEMPLATES = st.sampled_from(["drbd", "sharedfile"])

@@ -1,6 +1,6 @@
 """Whatever fails and whenever: acknowledged groups are in the history of each master.
 
-The machine holds copies as lists of groups and decides by `ganeti.quorum` alone.
+The machine holds copies as lists of groups and decides by `ganeti.decisions.quorum` alone.
 Masters that do not know yet that they are deposed go on trying; messages reach any
 subset of the nodes; elections and commits end half-way; candidate sets change; disks
 are lost one at a time.
@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ganeti.quorum import (
+from ganeti.decisions.quorum import (
     Ack,
     Copy,
     Election,

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes import cluster
-from ganeti.objects import TABLES, Snapshot, Update
+from ganeti.model.objects import TABLES, Snapshot, Update
 
 BASE = cluster.example()
 NODE = next(iter(BASE.nodes.values()))

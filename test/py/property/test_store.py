@@ -11,9 +11,13 @@ from fakes import cluster
 from fakes.candidates import Candidates
 from fakes.patience import until
 from fakes.store import open_memory
-from ganeti import config, errors, objects, store
-from ganeti.clock import SystemClock
-from ganeti.store import Document, database
+from ganeti import store
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.master import config
+from ganeti.model import objects
+from ganeti.store import Document
+from ganeti.store.file import database
 
 NODES = (0, 1, 2)
 EVENTS = st.one_of(

@@ -6,8 +6,8 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganeti import errors
-from ganeti.objects import Network, Snapshot, Update
+from ganeti.base import errors
+from ganeti.model.objects import Network, Snapshot, Update
 from ganeti.store import features, pools, wire
 
 SIZES = (None, 0, 16, 600, 1024, 1025, 4096)

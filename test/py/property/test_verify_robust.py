@@ -5,10 +5,10 @@ import pytest
 from hypothesis import strategies as st
 
 from fakes import clusters
-from ganeti.constants import versions
-from ganeti.verify import Report, files, nodes, volumes
-from ganeti.verify import instances as where
-from ganeti.verify import node_answer as forms
+from ganeti.base.constants import versions
+from ganeti.decisions.verify import Report, files, nodes, volumes
+from ganeti.decisions.verify import instances as where
+from ganeti.decisions.verify import node_answer as forms
 
 SNAPSHOT = clusters.snapshot(nodes=2, instances=2)
 MIRRORED = clusters.snapshot(

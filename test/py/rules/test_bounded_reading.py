@@ -1,6 +1,6 @@
 """Nodes read at most a bounded part of a file, which guests or nodes may have written.
 
-`ganeti.utils.files` has the functions for that: they refuse pipes, devices and, for
+`ganeti.base.filesystem.files` has the functions for that: they refuse pipes, devices and, for
 files of other programs, links.
 """
 
@@ -12,8 +12,16 @@ import pytest
 
 LIB = pathlib.Path(__file__).resolve().parents[3] / "lib"
 PACKAGES = (
-    *("backend", "confd", "hypervisor", "maintd", "mond", "process.py", "server"),
-    *("ssconf", "storage", "tools", "uidpool", "utils", "watcher"),
+    *("automation/maintenance", "automation/watcher", "base", "daemons/common.py"),
+    *(
+        "daemons/confd",
+        "daemons/mains",
+        "daemons/maintd",
+        "daemons/mond",
+        "migration",
+        "node",
+    ),
+    *("protocols/confd", "protocols/ssconf", "protocols/uidpool", "tools"),
 )
 #: Calls without a size: they read to the end.
 _TO_THE_END = ("read", "readline", "readlines")
@@ -26,35 +34,42 @@ _PERSON = "the answer of the person at the terminal"
 _SEEKS = "finds the size of a device; reads nothing"
 #: Places that may open or read otherwise, with the reason.
 ACCEPTED = {
-    ("backend/disks.py", "open"): _SEEKS,
-    ("backend/os_archives.py", "open"): "a checked descriptor; reads a number of bytes",
-    ("hypervisor/kvm/kept.py", "open"): "a checked descriptor, also of its links",
-    ("hypervisor/kvm/tpm.py", "open"): "gives a file away; reads nothing",
-    ("mond/helper.py", "read"): _OWN_PIPE,
-    ("server/common.py", "read"): _OWN_PIPE,
-    ("server/masterd.py", "readline"): _PERSON,
-    ("storage/adopted.py", "open"): _SEEKS,
-    ("storage/base.py", "open"): _DISK,
-    ("storage/external.py", "open"): _SEEKS,
-    ("storage/mirrors.py", "open"): _SEEKS,
-    ("tools/cfgupgrade.py", "readline"): _PERSON,
+    ("node/calls/disks/blockdev.py", "open"): _SEEKS,
+    (
+        "node/calls/os/os_archives.py",
+        "open",
+    ): "a checked descriptor; reads a number of bytes",
+    ("node/hypervisor/kvm/kept.py", "open"): "a checked descriptor, also of its links",
+    ("node/hypervisor/kvm/devices/tpm.py", "open"): "gives a file away; reads nothing",
+    ("node/collectors/helper.py", "read"): _OWN_PIPE,
+    ("daemons/common.py", "read"): _OWN_PIPE,
+    ("daemons/mains/masterd.py", "readline"): _PERSON,
+    ("node/storage/adopted.py", "open"): _SEEKS,
+    ("node/storage/base.py", "open"): _DISK,
+    ("node/storage/external.py", "open"): _SEEKS,
+    ("node/storage/mirrors.py", "open"): _SEEKS,
+    ("migration/cfgupgrade.py", "readline"): _PERSON,
     ("tools/guest_freeze.py", "open"): _OWN_PIPE,
     ("tools/guest_freeze.py", "read"): _OWN_PIPE,
     ("tools/mon_collector.py", "open"): _SIZED,
-    ("tools/move_instance/settings.py", "open"): _SIZED,
-    ("tools/oob_common.py", "open"): "a checked descriptor; reads a number of bytes",
+    ("migration/move_instance/settings.py", "open"): _SIZED,
+    (
+        "tools/oob/oob_common.py",
+        "open",
+    ): "a checked descriptor; reads a number of bytes",
     ("tools/os_image/main.py", "open"): _DISK,
-    ("tools/ovf/conversion.py", "open"): _SIZED,
-    ("tools/ovf/images.py", "open"): _DISK,
-    ("tools/ovf/package.py", "open"): _SIZED,
-    ("tools/takeover/main.py", "readline"): _PERSON,
-    ("utils/files.py", "open"): "the digest of a file, in pieces",
+    ("migration/ovf/conversion.py", "open"): _SIZED,
+    ("migration/ovf/images.py", "open"): _DISK,
+    ("migration/ovf/package.py", "open"): _SIZED,
+    ("migration/takeover/main.py", "readline"): _PERSON,
+    ("base/filesystem/files.py", "open"): "the digest of a file, in pieces",
 }
 
 
 def modules():
     for package in PACKAGES:
         top = LIB / package
+        assert top.exists(), package
         for path in [top] if top.is_file() else sorted(top.rglob("*.py")):
             yield str(path.relative_to(LIB)), path.read_text()
 

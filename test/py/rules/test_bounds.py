@@ -19,31 +19,35 @@ import pytest
 
 from fakes import clusters, confd, nodes
 from fakes.jobs_run import Harness, dummy
-from ganeti import clock, errors, objects, process, store
-from ganeti.cli import error_text
-from ganeti.cmdlib.instance import disk_specs, nic_specs
-from ganeti.cmdlib.tags import target
-from ganeti.confd import documents
-from ganeti.confd import wire as confd_wire
-from ganeti.config import Config
-from ganeti.http import client as http_client
-from ganeti.http import server as http_server
-from ganeti.hypervisor import base
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.luxi import framing
-from ganeti.luxi import server as luxi_server
-from ganeti.masterd import calls, jobs, settings
-from ganeti.pathutils import Paths
-from ganeti.rapi import problems, request_bodies, resources
-from ganeti.rpc import wire
-from ganeti.ssconf import writer
-from ganeti.ssh import host_keys, keys
+from ganeti import store
+from ganeti.base import clock, errors, process
+from ganeti.base.net import hostnames
+from ganeti.base.pathutils import Paths
+from ganeti.commands.cli.output import error_text
+from ganeti.daemons.confd import documents
+from ganeti.daemons.masterd.methods import calls, jobs, settings
+from ganeti.daemons.rapi import problems, request_bodies
+from ganeti.daemons.rapi.resources import resource_table as resources
+from ganeti.master.config import Config
+from ganeti.model import objects
+from ganeti.node.hypervisor import base
+from ganeti.node.hypervisor.kvm.files import Files
+from ganeti.operations.instance.devices import nic_specs
+from ganeti.operations.instance.disks import disk_specs
+from ganeti.operations.tags import target
+from ganeti.protocols.confd import wire as confd_wire
+from ganeti.protocols.http import client as http_client
+from ganeti.protocols.http import server as http_server
+from ganeti.protocols.luxi import framing
+from ganeti.protocols.luxi import server as luxi_server
+from ganeti.protocols.rpc import wire
+from ganeti.protocols.ssconf import writer
+from ganeti.protocols.ssh import host_keys, keys
 from ganeti.store.base import Document
 from ganeti.store.etcd import layout
 from ganeti.store.etcd.backend import EtcdBackend
 from ganeti.store.memory import MemoryBackend, open_memory
 from ganeti.tools import common as tools
-from ganeti.utils import hostnames
 
 PAGE = pathlib.Path(__file__).parents[3] / "doc" / "bounds.rst"
 INSTANCES, NODES, JOBS, LETTERS = 50_000, 1_250, 10_000, 200
@@ -64,17 +68,42 @@ def number(place):
 
 #: Object, place of the number, its unit, and what such a cluster needs of it.
 BOUNDS = (
-    ("file of *ssconf*", "constants.ssconf:MAX_SIZE", "bytes", INSTANCES * LINE),
+    (
+        "file of *ssconf*",
+        "base.constants.protocols.ssconf:MAX_SIZE",
+        "bytes",
+        INSTANCES * LINE,
+    ),
     (
         "request to a node daemon; it has all files of *ssconf*",
-        "http.limits:MAX_BODY",
+        "protocols.http.limits:MAX_BODY",
         "bytes",
         INSTANCES * LINE + 8 * NODES * (LINE + 40),
     ),
-    ("answer of a node daemon, as a rule", "http.limits:MAX_ANSWER", "bytes", 1 << 19),
-    ("answer about all volumes of a node", "rpc.table.procedure:MANY", "bytes", 8192),
-    ("answer with a copy of the store", "rpc.table.procedure:STORE", "bytes", 1 << 27),
-    ("file that is sent to nodes", "rpc.wire:MAX_UNPACKED", "bytes", NODES * 9 * 1000),
+    (
+        "answer of a node daemon, as a rule",
+        "protocols.http.limits:MAX_ANSWER",
+        "bytes",
+        1 << 19,
+    ),
+    (
+        "answer about all volumes of a node",
+        "protocols.rpc.table.procedure:MANY",
+        "bytes",
+        8192,
+    ),
+    (
+        "answer with a copy of the store",
+        "protocols.rpc.table.procedure:STORE",
+        "bytes",
+        1 << 27,
+    ),
+    (
+        "file that is sent to nodes",
+        "protocols.rpc.wire:MAX_UNPACKED",
+        "bytes",
+        NODES * 9 * 1000,
+    ),
     (
         "message to a tool that prepares a node",
         "tools.common:MAX_MESSAGE_BYTES",
@@ -83,44 +112,64 @@ BOUNDS = (
     ),
     (
         "request to the master daemon",
-        "luxi.framing:MAX_MESSAGE_BYTES",
+        "protocols.luxi.framing:MAX_MESSAGE_BYTES",
         "bytes",
         max(INSTANCES * (LINE + 2), JOBS * 1000),
     ),
-    ("request to the remote API, as a rule", "rapi.model:MAX_BODY", "bytes", 1 << 20),
+    (
+        "request to the remote API, as a rule",
+        "daemons.rapi.model:MAX_BODY",
+        "bytes",
+        1 << 20,
+    ),
     (
         "query or list of requests to the remote API",
-        "rapi.model:MAX_LIST",
+        "daemons.rapi.model:MAX_LIST",
         "bytes",
         INSTANCES * (LINE + 2),
     ),
-    ("filter rules", "masterd.settings:MAX_RULES", "rules", 100),
-    ("unfinished jobs", "masterd.deps:MAX_UNFINISHED_JOBS", "jobs", JOBS),
-    ("jobs that one call waits for", "masterd.jobs:_MAX_WATCHED", "jobs", JOBS),
-    ("idle connections to nodes", "http.client:_MAX_CONNECTIONS", "nodes", NODES),
-    ("host name", "utils.hostnames:_MAX_LENGTH", "letters", LETTERS),
-    ("tag", "constants.tags:MAX_TAG_LEN", "characters", 128),
-    ("tags of an object", "constants.tags:MAX_TAGS_PER_OBJ", "tags", 4096),
-    ("disks of an instance", "constants.disks:MAX_DISKS", "disks", 16),
-    ("NICs of an instance", "constants.disks:MAX_NICS", "NICs", 8),
+    ("filter rules", "daemons.masterd.methods.settings:MAX_RULES", "rules", 100),
+    ("unfinished jobs", "daemons.masterd.deps:MAX_UNFINISHED_JOBS", "jobs", JOBS),
+    (
+        "jobs that one call waits for",
+        "daemons.masterd.methods.jobs:_MAX_WATCHED",
+        "jobs",
+        JOBS,
+    ),
+    (
+        "idle connections to nodes",
+        "protocols.http.client:_MAX_CONNECTIONS",
+        "nodes",
+        NODES,
+    ),
+    ("host name", "base.net.hostnames:_MAX_LENGTH", "letters", LETTERS),
+    ("tag", "base.constants.tags:MAX_TAG_LEN", "characters", 128),
+    ("tags of an object", "base.constants.tags:MAX_TAGS_PER_OBJ", "tags", 4096),
+    ("disks of an instance", "base.constants.disks:MAX_DISKS", "disks", 16),
+    ("NICs of an instance", "base.constants.disks:MAX_NICS", "NICs", 8),
     (
         "datagram of the configuration daemon; it has the addresses of all nodes",
-        "constants.confd:MAX_UDP_DATA_SIZE",
+        "base.constants.protocols.confd:MAX_UDP_DATA_SIZE",
         "bytes",
         NODES * 42,
     ),
-    ("records of a table in one answer of it", "confd.documents:MAX_ROWS", "rows", 1),
-    ("SSH host keys of a node", "ssh.host_keys:MAX_KEYS", "keys", 6),
-    ("line of a public SSH key", "ssh.keys:_MAX_LINE", "characters", 2800),
+    (
+        "records of a table in one answer of it",
+        "daemons.confd.documents:MAX_ROWS",
+        "rows",
+        1,
+    ),
+    ("SSH host keys of a node", "protocols.ssh.host_keys:MAX_KEYS", "keys", 6),
+    ("line of a public SSH key", "protocols.ssh.keys:_MAX_LINE", "characters", 2800),
     (
         "record or document, store in a file",
-        "store.sqlite:SqliteBackend.limits.value",
+        "store.file.sqlite:SqliteBackend.limits.value",
         "bytes",
         4096 * 129,
     ),
     (
         "change of the configuration, store in a file",
-        "store.sqlite:SqliteBackend.limits.commit",
+        "store.file.sqlite:SqliteBackend.limits.commit",
         "bytes",
         INSTANCES * 1024,
     ),
@@ -140,13 +189,23 @@ BOUNDS = (
     ("operations of a transaction", "store.etcd.layout:MAX_OPERATIONS", "rows", 3),
     (
         "argument or variable of a program",
-        "process:MAX_STRING",
+        "base.process:MAX_STRING",
         "bytes",
         NODES * (len(UUID) + 1),
     ),
-    ("all of them", "process:MAX_STRINGS", "bytes", NODES * (LETTERS + 20)),
-    ("answer of an allocator", "backend.scripts:_ALLOCATOR_OUTPUT", "bytes", 1 << 24),
-    ("path of a socket of KVM", "hypervisor.kvm.files:_SOCKET_PATH_MAX", "bytes", 0),
+    ("all of them", "base.process:MAX_STRINGS", "bytes", NODES * (LETTERS + 20)),
+    (
+        "answer of an allocator",
+        "node.calls.scripts:_ALLOCATOR_OUTPUT",
+        "bytes",
+        1 << 24,
+    ),
+    (
+        "path of a socket of KVM",
+        "node.hypervisor.kvm.files:_SOCKET_PATH_MAX",
+        "bytes",
+        0,
+    ),
 )
 
 
@@ -319,7 +378,7 @@ def remote_body(path, method):
 
 @contextlib.contextmanager
 def idle_queue():
-    harness = Harness(hard_limit=number("masterd.deps:MAX_UNFINISHED_JOBS"))
+    harness = Harness(hard_limit=number("daemons.masterd.deps:MAX_UNFINISHED_JOBS"))
     try:
         yield harness.queue
     finally:
@@ -333,7 +392,7 @@ def unfinished_jobs(count):
         assert all(ok for ok, _id in queue.submit_many(jobs_))
         try:
             queue.submit([dummy()])
-            assert count <= number("masterd.deps:MAX_UNFINISHED_JOBS")
+            assert count <= number("daemons.masterd.deps:MAX_UNFINISHED_JOBS")
         except errors.JobQueueFull as err:
             assert queue.job(count) is None
             # Its arguments are none by definition; commands have the text.
@@ -462,40 +521,78 @@ def filter_rules(count):
 
 
 SIDES = (
-    (ssconf_file, "constants.ssconf:MAX_SIZE", r"instance_list: 67108865 bytes"),
-    (node_request, "http.limits:MAX_BODY", "has 134217729 bytes, at most 134217728"),
+    (
+        ssconf_file,
+        "base.constants.protocols.ssconf:MAX_SIZE",
+        r"instance_list: 67108865 bytes",
+    ),
+    (
+        node_request,
+        "protocols.http.limits:MAX_BODY",
+        "has 134217729 bytes, at most 134217728",
+    ),
     *(
         (node_answer(place), place, f"the answer is larger than {number(place)} bytes")
         for place in (
-            "http.limits:MAX_ANSWER",
-            "rpc.table.procedure:MANY",
-            "rpc.table.procedure:STORE",
+            "protocols.http.limits:MAX_ANSWER",
+            "protocols.rpc.table.procedure:MANY",
+            "protocols.rpc.table.procedure:STORE",
         )
     ),
     (tool_message, "tools.common:MAX_MESSAGE_BYTES", "larger than 134217728 bytes"),
-    (luxi_request, "luxi.framing:MAX_MESSAGE_BYTES", "longer than 33554432 bytes"),
-    (remote_body("/2/modify", "PUT"), "rapi.model:MAX_BODY", "4194304"),
-    (remote_body("/2/query/[resource]", "PUT"), "rapi.model:MAX_LIST", "20971520"),
-    (unfinished_jobs, "masterd.deps:MAX_UNFINISHED_JOBS", "the job queue is full"),
-    (filter_rules, "masterd.settings:MAX_RULES", "at most 500, found 500 already"),
-    (watched_jobs, "masterd.jobs:_MAX_WATCHED", "1 to 10000 jobs, found 10001"),
-    (host_name, "utils.hostnames:_MAX_LENGTH", "wanted a host name"),
-    (guest_name, "utils.hostnames:_MAX_LENGTH", "at most 255 characters, found 256"),
-    (tag, "constants.tags:MAX_TAG_LEN", "at most 128 characters, found 129"),
+    (
+        luxi_request,
+        "protocols.luxi.framing:MAX_MESSAGE_BYTES",
+        "longer than 33554432 bytes",
+    ),
+    (remote_body("/2/modify", "PUT"), "daemons.rapi.model:MAX_BODY", "4194304"),
+    (
+        remote_body("/2/query/[resource]", "PUT"),
+        "daemons.rapi.model:MAX_LIST",
+        "20971520",
+    ),
+    (
+        unfinished_jobs,
+        "daemons.masterd.deps:MAX_UNFINISHED_JOBS",
+        "the job queue is full",
+    ),
+    (
+        filter_rules,
+        "daemons.masterd.methods.settings:MAX_RULES",
+        "at most 500, found 500 already",
+    ),
+    (
+        watched_jobs,
+        "daemons.masterd.methods.jobs:_MAX_WATCHED",
+        "1 to 10000 jobs, found 10001",
+    ),
+    (host_name, "base.net.hostnames:_MAX_LENGTH", "wanted a host name"),
+    (guest_name, "base.net.hostnames:_MAX_LENGTH", "at most 255 characters, found 256"),
+    (tag, "base.constants.tags:MAX_TAG_LEN", "at most 128 characters, found 129"),
     (
         target.check_count,
-        "constants.tags:MAX_TAGS_PER_OBJ",
+        "base.constants.tags:MAX_TAGS_PER_OBJ",
         "at most 4096 per object, wanted 4097",
     ),
-    (disks, "constants.disks:MAX_DISKS", "web1: wanted at most 16 disks, found 17"),
-    (nics, "constants.disks:MAX_NICS", "web1: wanted at most 8 NICs, found 9"),
-    (uploaded, "rpc.wire:MAX_UNPACKED", "too large"),
+    (
+        disks,
+        "base.constants.disks:MAX_DISKS",
+        "web1: wanted at most 16 disks, found 17",
+    ),
+    (nics, "base.constants.disks:MAX_NICS", "web1: wanted at most 8 NICs, found 9"),
+    (uploaded, "protocols.rpc.wire:MAX_UNPACKED", "too large"),
     (etcd_row, "store.etcd.layout:MAX_BYTES", "jobs 1 has 1048577 bytes, at most"),
     *(
         (stored(place), place, text)
         for place, text in (
-            ("store.sqlite:SqliteBackend.limits.value", "meta 0 has 67108865 bytes"),
-            ("store.sqlite:SqliteBackend.limits.commit", "a change of 134217729 bytes"),
+            (
+                "store.file.sqlite:SqliteBackend.limits.value",
+                "meta 0 has 67108865 bytes",
+            ),
+            (
+                "store.file.sqlite:SqliteBackend.limits.commit",
+                "a change of 134217729 bytes",
+            ),
             ("store.etcd.backend:EtcdBackend.limits.value", "meta 0 has 983041 bytes"),
             (
                 "store.etcd.backend:EtcdBackend.limits.commit",
@@ -503,18 +600,30 @@ SIDES = (
             ),
         )
     ),
-    (datagram, "constants.confd:MAX_UDP_DATA_SIZE", "request of 61441 bytes"),
-    (confd_table, "confd.documents:MAX_ROWS", "nodegroups"),
-    (node_host_keys, "ssh.host_keys:MAX_KEYS", "at most 9 of one node, found 10"),
-    (key_line, "ssh.keys:_MAX_LINE", "found 8193 characters"),
-    (argument, "process:MAX_STRING", "argument 1 alone 131073; the system takes"),
-    (variable, "process:MAX_STRING", "variable X alone 131073; the system takes"),
-    (strings, "process:MAX_STRINGS", "the system takes 2097152, and"),
-    (allocator_answer, "backend.scripts:_ALLOCATOR_OUTPUT", "own printed too much"),
-    (socket_path, "hypervisor.kvm.files:_SOCKET_PATH_MAX", "longer than 107 bytes: /"),
+    (
+        datagram,
+        "base.constants.protocols.confd:MAX_UDP_DATA_SIZE",
+        "request of 61441 bytes",
+    ),
+    (confd_table, "daemons.confd.documents:MAX_ROWS", "nodegroups"),
+    (
+        node_host_keys,
+        "protocols.ssh.host_keys:MAX_KEYS",
+        "at most 9 of one node, found 10",
+    ),
+    (key_line, "protocols.ssh.keys:_MAX_LINE", "found 8193 characters"),
+    (argument, "base.process:MAX_STRING", "argument 1 alone 131073; the system takes"),
+    (variable, "base.process:MAX_STRING", "variable X alone 131073; the system takes"),
+    (strings, "base.process:MAX_STRINGS", "the system takes 2097152, and"),
+    (allocator_answer, "node.calls.scripts:_ALLOCATOR_OUTPUT", "own printed too much"),
+    (
+        socket_path,
+        "node.hypervisor.kvm.files:_SOCKET_PATH_MAX",
+        "longer than 107 bytes: /",
+    ),
 )
 #: Bounds that refuse nothing: beyond them the same is done in several parts.
-PARTED = {"http.client:_MAX_CONNECTIONS", "store.etcd.layout:MAX_OPERATIONS"}
+PARTED = {"protocols.http.client:_MAX_CONNECTIONS", "store.etcd.layout:MAX_OPERATIONS"}
 #: Bytes that the kernel needs besides the strings; a bound is exact without.
 SLACK = 8192
 
@@ -553,7 +662,7 @@ def test_a_list_of_all_instances_and_nodes_fits_its_file():
 
 def test_a_hook_starts_with_the_tags_of_a_whole_cluster():
     tags = " ".join(
-        f"{n:0128}" for n in range(number("constants.tags:MAX_TAGS_PER_OBJ"))
+        f"{n:0128}" for n in range(number("base.constants.tags:MAX_TAGS_PER_OBJ"))
     )
     env = {"PATH": process.SAFE_PATH, "CLUSTER_TAGS": tags}
     env |= {f"NODE_TAGS_{NAME[:-5]}{n:05}": "x" * 1000 for n in range(NODES)}

@@ -1,6 +1,6 @@
 """Files of disks are reached through descriptors: others can swap what has a name.
 
-`ganeti.utils.beneath` opens them. So the drivers of files call nothing of `os` with a
+`ganeti.base.filesystem.beneath` opens them. So the drivers of files call nothing of `os` with a
 path, and nobody opens, examines or changes a disk by the path of its driver.
 """
 
@@ -12,9 +12,9 @@ import pytest
 
 LIB = pathlib.Path(__file__).resolve().parents[3] / "lib"
 #: Drivers whose disks are files; all of their calls work on descriptors.
-DRIVERS = ("storage/files.py",)
+DRIVERS = ("node/storage/files.py",)
 #: Packages that have drivers at hand.
-USERS = ("backend", "hypervisor", "storage")
+USERS = ("node/calls", "node/hypervisor", "node/storage")
 #: Functions that take a path, and those of their arguments that make it relative to a
 #: descriptor, or say what they take.
 BY_PATH = (
@@ -25,19 +25,23 @@ BY_PATH = (
 RELATIVE = ("dir_fd", "src_dir_fd")
 #: Places that may, with the reason.
 ACCEPTED = {
-    ("backend/disks.py", "exists"): "the device of a mirror, which is none of a file",
-    ("hypervisor/kvm/kept.py", "open"): "a file of a guest, which is no disk",
-    ("storage/base.py", "open"): "devices; the drivers of files have their own",
-    ("storage/external.py", "open"): "a device of external storage",
-    ("storage/files.py", "makedirs"): "a directory that this node's root allowed",
-    ("storage/mirrors.py", "open"): "the device of a mirror",
-    ("storage/volumes.py", "exists"): "a logical volume",
-    ("storage/volumes.py", "stat"): "a logical volume",
+    (
+        "node/calls/disks/blockdev.py",
+        "exists",
+    ): "the device of a mirror, which is none of a file",
+    ("node/hypervisor/kvm/kept.py", "open"): "a file of a guest, which is no disk",
+    ("node/storage/base.py", "open"): "devices; the drivers of files have their own",
+    ("node/storage/external.py", "open"): "a device of external storage",
+    ("node/storage/files.py", "makedirs"): "a directory that this node's root allowed",
+    ("node/storage/mirrors.py", "open"): "the device of a mirror",
+    ("node/storage/volumes.py", "exists"): "a logical volume",
+    ("node/storage/volumes.py", "stat"): "a logical volume",
 }
 
 
 def modules():
     for package in USERS:
+        assert (LIB / package).is_dir(), package
         for path in sorted((LIB / package).rglob("*.py")):
             yield str(path.relative_to(LIB)), path.read_text()
 

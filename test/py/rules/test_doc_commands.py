@@ -7,8 +7,8 @@ import shlex
 
 import pytest
 
-from ganeti import errors
-from ganeti.cli import model, parser
+from ganeti.base import errors
+from ganeti.commands.cli import model, parser
 
 TOP = pathlib.Path(__file__).parents[3]
 PAGES = sorted((TOP / "doc").glob("*.rst"))
@@ -24,7 +24,7 @@ _SHELL = re.compile(r"[|;&>)]+")
 def offered():
     """Return program and command -> command."""
     tables = [
-        importlib.import_module(f"ganeti.client.{name}.table").PROGRAM
+        importlib.import_module(f"ganeti.commands.{name}.table").PROGRAM
         for name in PROGRAMS
     ]
     return {

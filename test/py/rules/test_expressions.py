@@ -2,7 +2,7 @@
 
 It tries alternatives one after the other. If an expression can match a part of a text in
 two ways and repeat that, a text of 30 characters has a billion ways. Expressions of
-users go to ``ganeti.utils.patterns``; ours are checked here, each for such a part.
+users go to ``ganeti.base.text.patterns``; ours are checked here, each for such a part.
 """
 
 import ast
@@ -22,15 +22,15 @@ CALLS = {
 IMPORT = re.compile(r"^\s*(?:import|from) +re(?:gex|2)?\b", re.MULTILINE)
 #: File -> why it passes `re` an expression that is not visibly our own.
 EXEMPT = {
-    "lib/cli/hints.py": "rows of a table of constants",
-    "lib/rapi/resources.py": "made from the table of resources",
-    "lib/tools/oob_common.py": "a mapping of constants",
-    "lib/tools/oob_redfish.py": "one of two constants",
+    "lib/commands/cli/output/hints.py": "rows of a table of constants",
+    "lib/daemons/rapi/resources/resource_table.py": "made from the table of resources",
+    "lib/tools/oob/oob_common.py": "a mapping of constants",
+    "lib/tools/oob/oob_redfish.py": "one of two constants",
     "lib/tools/os_image/settings.py": "a number of a table of constants",
-    "lib/utils/hv_syntax.py": "forms of the parameters' rows",
-    "lib/hypervisor/xen/files.py": "the line above has re.escape",
-    "lib/utils/patterns.py": "its module re2",
-    "lib/vcluster/serial.py": "a developer's own, in the process of the command",
+    "lib/base/text/hv_syntax.py": "forms of the parameters' rows",
+    "lib/node/hypervisor/xen/files.py": "the line above has re.escape",
+    "lib/base/text/patterns.py": "its module re2",
+    "lib/devel/vcluster/serial.py": "a developer's own, in the process of the command",
 }
 
 
@@ -75,7 +75,7 @@ def foreign(nodes):
                 if name.name == "regex" or (name.name == "re" and name.asname):
                     yield node.lineno, "wanted import re"
                 if name.name == "re2":
-                    yield node.lineno, "wanted ganeti.utils.patterns"
+                    yield node.lineno, "wanted ganeti.base.text.patterns"
     for call in calls(nodes):
         if not is_own(call.args[0]):
             yield call.lineno, f"wanted a constant, seen {ast.unparse(call.args[0])}"

@@ -10,14 +10,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from ganeti.cli import manual, manual_parameters, parser, usage
-from ganeti.cli.model import COMMON_OPTIONS
-from ganeti.constants import hvparams, param_effects, params
-from ganeti.hypervisor import networks
-from ganeti.objects.filled import NetInfo, NicX
-from ganeti.server import masterd, noded, rapi, standby
+from ganeti.automation.watcher import main as watcher
+from ganeti.base.constants.parameters import hvparams, param_effects, params
+from ganeti.commands.cli import parser
+from ganeti.commands.cli.help import manual, manual_parameters, usage
+from ganeti.commands.cli.model import COMMON_OPTIONS
+from ganeti.daemons.mains import masterd, noded, rapi, standby
+from ganeti.model.objects.filled import NetInfo, NicX
+from ganeti.node.hypervisor import networks
 from ganeti.tools import cleaner
-from ganeti.watcher import main as watcher
 
 TOP = pathlib.Path(__file__).parents[3]
 ROWS = (TOP / "autotools" / "programs").read_text().splitlines()
@@ -27,7 +28,7 @@ COMMON = {spelling for option in COMMON_OPTIONS for spelling in option.names}
 
 def program(name):
     return importlib.import_module(
-        f"ganeti.client.{name[4:].replace('-', '_')}.table"
+        f"ganeti.commands.{name[4:].replace('-', '_')}.table"
     ).PROGRAM
 
 
@@ -186,7 +187,7 @@ def test_a_parameter_without_an_effect_is_refused():
 
 def examples(name):
     module = importlib.import_module(
-        f"ganeti.client.{name[4:].replace('-', '_')}.examples"
+        f"ganeti.commands.{name[4:].replace('-', '_')}.examples"
     )
     return module.EXAMPLES
 

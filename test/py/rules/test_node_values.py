@@ -10,8 +10,8 @@ from fakes import taint
 TOP = pathlib.Path(__file__).resolve().parents[3]
 #: Packages that read answers of nodes.
 PACKAGES = (
-    *("bootstrap", "client", "cmdlib", "config", "hooksmaster", "iallocator"),
-    *("masterd", "mcpu", "query", "repair", "store", "verify", "watcher"),
+    *("automation", "bootstrap", "commands", "daemons/masterd", "decisions/repair"),
+    *("decisions/verify", "master", "operations", "store"),
 )
 #: Violations that are none, with the reason.
 _OWN_FILE = (
@@ -19,14 +19,17 @@ _OWN_FILE = (
 )
 ACCEPTED = {
     ("bootstrap.renew_crypto", "ssconf.write"): "content from the own configuration",
-    ("store.branches", "glob.escape"): _OWN_FILE,
-    ("store.branches", "glob.glob"): _OWN_FILE,
-    ("store.branches", "os.path.exists"): _OWN_FILE,
-    ("store.branches", "os.path.join"): _OWN_FILE,
-    ("store.branches", "os.rename"): _OWN_FILE,
-    ("store.branches", "os.stat"): _OWN_FILE,
-    ("store.branches", "os.unlink"): _OWN_FILE,
-    ("store.election", "Term"): "next_number bounds the numbers of the candidates",
+    ("store.copies.branches", "glob.escape"): _OWN_FILE,
+    ("store.copies.branches", "glob.glob"): _OWN_FILE,
+    ("store.copies.branches", "os.path.exists"): _OWN_FILE,
+    ("store.copies.branches", "os.path.join"): _OWN_FILE,
+    ("store.copies.branches", "os.rename"): _OWN_FILE,
+    ("store.copies.branches", "os.stat"): _OWN_FILE,
+    ("store.copies.branches", "os.unlink"): _OWN_FILE,
+    (
+        "store.copies.election",
+        "Term",
+    ): "next_number bounds the numbers of the candidates",
 }
 
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from ganeti.constants import versions
+from ganeti.base.constants import versions
 
 TOP = pathlib.Path(__file__).parents[3]
 FRAGMENTS = sorted((TOP / "doc" / "news.d").glob("*.*.rst"))

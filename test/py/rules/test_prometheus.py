@@ -39,7 +39,7 @@ def test_rules_and_dashboard_use_documented_metrics_alone():
         family = re.sub(r"_total$", "", name)
         sources = "".join(
             path.read_text()
-            for folder in ("mond", "maintd")
+            for folder in ("daemons/mond", "daemons/maintd", "automation/maintenance")
             for path in (TOP / "lib" / folder).glob("*.py")
         )
         assert family in sources or "ganeti_disk_" in family, name

@@ -12,18 +12,19 @@ import sys
 import pytest
 
 from fakes import clusters
-from ganeti import errors
-from ganeti.backend import os_environment
-from ganeti.clock import SystemClock
-from ganeti.cmdlib import unit_table
-from ganeti.constants import daemons, disks, hvparams
-from ganeti.constants import os as os_constants
-from ganeti.http import limits
-from ganeti.iallocator import answer_checks, builtin, requests
-from ganeti.luxi.server import Server
-from ganeti.masterd import calls
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.base.constants import daemons, disks
+from ganeti.base.constants.parameters import hvparams
+from ganeti.base.constants.protocols import os as os_constants
+from ganeti.base.tls import x509
+from ganeti.daemons.masterd.methods import calls
+from ganeti.master.iallocator import answer_checks, builtin, requests
+from ganeti.node.calls.os import os_environment
+from ganeti.operations import unit_table
+from ganeti.protocols.http import limits
+from ganeti.protocols.luxi.server import Server
 from ganeti.tools import ensure_dirs
-from ganeti.utils import x509
 
 TOP = pathlib.Path(__file__).parents[3]
 DOC = TOP / "doc"
@@ -247,7 +248,7 @@ def test_ports_and_ciphers_of_the_security_page_are_those_in_use():
 
 # LUXI
 def test_each_method_of_the_master_is_described_and_no_other():
-    from ganeti.masterd import (  # noqa: F401
+    from ganeti.daemons.masterd.methods import (  # noqa: F401
         balancing,
         capacity,
         jobs,

@@ -6,12 +6,12 @@ import pathlib
 import pytest
 
 from fakes.odd_clusters import odd_cluster
-from ganeti.htools.score import components, counts
-from ganeti.htools.state import amounts, node_state
-from ganeti.htools.state.columns import ROWS
+from ganeti.decisions.htools.score import components, counts
+from ganeti.decisions.htools.state import amounts, node_state
+from ganeti.decisions.htools.state.columns import ROWS
 
 TOP = pathlib.Path(__file__).parents[3]
-HTOOLS = TOP / "lib" / "htools"
+HTOOLS = TOP / "lib/decisions/htools"
 #: Modules that name components, with the reason.
 ALLOWED = {
     "score/components.py": set(components.WEIGHT),

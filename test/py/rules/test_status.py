@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import pytest
 
-from ganeti.cmdlib.unit_table import UNITS
+from ganeti.operations.unit_table import UNITS
 
 TOP = pathlib.Path(__file__).parents[3]
 STATUS = runpy.run_path(str(TOP / "autotools" / "status"))

@@ -8,7 +8,7 @@ import subprocess
 TOP = pathlib.Path(__file__).parents[3]
 MAX_FILE, MAX_FUNCTION, MAX_PARAMETERS, MAX_NESTING = 800, 60, 7, 4
 #: Documented methods of Ganeti's client, whose arguments scripts give.
-DOCUMENTED = ("lib/rapi/client/",)
+DOCUMENTED = ("lib/protocols/rapi/",)
 BLOCKS = (ast.If, ast.For, ast.While, ast.With, ast.Try)
 
 

@@ -7,17 +7,24 @@ import pytest
 
 LIB = pathlib.Path(__file__).parents[3] / "lib"
 #: Units that use these refuse to be planned, see `LogicalUnit.can_plan`.
-EXCEPTIONS = {"cmdlib/cluster/renew_crypto.py", "cmdlib/test/waker.py"}
+EXCEPTIONS = {"operations/cluster/renew_crypto.py", "operations/test/waker.py"}
 EFFECTS = {
     *("backup_file", "mkdtemp", "open", "remove_file", "sleep", "write_bytes"),
     *("write_file", "write_text"),
 }
 #: Of these modules nothing but the named functions may be called.
 WATCHED = {"os": {"access", "listdir", "stat"}, "shutil": set()}
-MODULES = {"subprocess", "socket", "requests", "ganeti.process", "ganeti.http"}
+MODULES = {
+    "subprocess",
+    "socket",
+    "requests",
+    "ganeti.base.process",
+    "ganeti.protocols.http",
+}
+PACKAGES = ("operations", "master/hooksmaster", "master/iallocator")
 UNITS = sorted(
     str(path.relative_to(LIB))
-    for package in ("cmdlib", "hooksmaster", "iallocator")
+    for package in PACKAGES
     for path in (LIB / package).rglob("*.py")
 )
 
@@ -47,6 +54,10 @@ def test_units_have_effects_through_their_context_alone(name):
         assert effects((LIB / name).read_text()) == set()
 
 
+def test_all_packages_with_units_are_looked_at():
+    assert [name for name in PACKAGES if not (LIB / name).is_dir()] == []
+
+
 def test_effects_would_be_found():
-    text = "import subprocess\nfrom ganeti import process\nopen('x')\nos.unlink('x')\n"
-    assert effects(text) == {"subprocess", "ganeti.process", "open", "os.unlink"}
+    text = "import subprocess\nfrom ganeti.base import process\nopen('x')\nos.unlink('x')\n"
+    assert effects(text) == {"subprocess", "ganeti.base.process", "open", "os.unlink"}

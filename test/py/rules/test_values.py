@@ -6,15 +6,15 @@ import re
 
 import pytest
 
-from ganeti.cmdlib import nic_params
-from ganeti.config import address_pool
-from ganeti.constants import tags
-from ganeti.utils import patterns
+from ganeti.base.constants import tags
+from ganeti.base.text import patterns
+from ganeti.master.config import address_pool
+from ganeti.operations.parameters import nic_params
 
 #: Part of an option that a value completes.
 _KEY = re.compile(r"(.*,)?[a-z][a-z0-9_-]*=", re.DOTALL)
 LIB = pathlib.Path(__file__).parents[3] / "lib"
-PARSER = LIB / "utils/ip.py"
+PARSER = LIB / "base/net/ip.py"
 
 
 def imports(text):
@@ -38,7 +38,7 @@ def test_the_rule_about_addresses_sees(text):
     assert "ipaddress" in imports(text)
 
 
-BUILDER = LIB / "hypervisor/kvm/options.py"
+BUILDER = LIB / "node/hypervisor/kvm/devices/options.py"
 #: The command line of the guest's kernel is one text, with blanks between its parts.
 NOT_OF_THE_EMULATOR = {"argv.py": ["root="]}
 
@@ -56,7 +56,7 @@ def joined_options(text):
 
 
 def test_one_module_builds_options_of_the_emulator():
-    for path in (LIB / "hypervisor/kvm").glob("*.py"):
+    for path in (LIB / "node/hypervisor/kvm").rglob("*.py"):
         if path != BUILDER:
             actual = list(joined_options(path.read_text()))
             assert actual == NOT_OF_THE_EMULATOR.get(path.name, []), path

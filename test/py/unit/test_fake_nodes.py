@@ -7,8 +7,8 @@ import pytest
 
 from fakes import clusters
 from fakes.rpc import SUCCESSFUL_ACTS, FakeRunner, Unscripted
-from ganeti import backend
-from ganeti.backend.registry import PROCEDURES, LastAnswer
+from ganeti.node import calls as backend
+from ganeti.node.calls.registry import PROCEDURES, LastAnswer
 
 
 def test_a_call_that_no_script_answers_fails_the_test():

@@ -6,7 +6,7 @@ import pytest
 
 from fakes.histories import schedule
 from fakes.histories.rules import Copy, History, Point, Submission, violations
-from ganeti.quorum import Term
+from ganeti.decisions.quorum import Term
 
 A, B = Term(3, "a"), Term(4, "b")
 

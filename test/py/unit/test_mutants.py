@@ -182,7 +182,7 @@ def test_near_tests_are_those_named_after_a_package():
         "lib/store/wire.py",
         "test/py/unit/store/conftest.py",
         "test/py/unit/store/test_wire.py",
-        "test/py/unit/http/test_pool.py",
+        "test/py/unit/protocols/http/test_pool.py",
         "test/py/unit/test_store_file.py",
         "test/py/property/test_store.py",
         "test/py/property/test_config.py",
@@ -190,7 +190,7 @@ def test_near_tests_are_those_named_after_a_package():
     actual = reach.near(dict.fromkeys(paths, "digest"), ["store", "hypervisor/kvm"])
     assert sorted(set(paths) - set(actual)) == [
         "test/py/property/test_config.py",
-        "test/py/unit/http/test_pool.py",
+        "test/py/unit/protocols/http/test_pool.py",
     ]
 
 

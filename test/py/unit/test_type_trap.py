@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 import ganeti
-from ganeti import ht, opcodes
+from ganeti.model import ht, opcodes
 
 BOUNDS = ("gt", "ge", "lt", "le", "multiple_of")
 
@@ -73,7 +73,9 @@ def decoded_types():
         if typing.get_origin(value) is not None:
             yield f"ht.{name}", value
     for actual in pkgutil.walk_packages(ganeti.__path__, "ganeti."):
-        if actual.name.startswith(("ganeti.objects", "ganeti.jqueue", "ganeti.rpc")):
+        if actual.name.startswith(
+            ("ganeti.model.objects", "ganeti.master.jqueue", "ganeti.protocols.rpc")
+        ):
             module = importlib.import_module(actual.name)
             for name, value in vars(module).items():
                 if isinstance(value, type) and issubclass(value, msgspec.Struct):

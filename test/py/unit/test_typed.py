@@ -2,9 +2,9 @@
 
 import pytest
 
-from ganeti import errors
-from ganeti.cmdlib import typed_params
-from ganeti.constants import hvparams
+from ganeti.base import errors
+from ganeti.base.constants.parameters import hvparams
+from ganeti.operations.parameters import typed_params
 
 
 def kvm(**changes):

@@ -8,8 +8,11 @@ import pkgutil
 import msgspec
 import pytest
 
-from ganeti import constants, errors, objects, opcodes, rpc
-from ganeti.constants import hvparams, ssconf
+from ganeti.base import constants, errors
+from ganeti.base.constants.parameters import hvparams
+from ganeti.base.constants.protocols import ssconf
+from ganeti.model import objects, opcodes
+from ganeti.protocols import rpc
 
 SPEC = pathlib.Path(__file__).parents[2] / "data" / "spec"
 
@@ -106,7 +109,10 @@ def _subclasses(cls):
 def test_existing_clients_know_every_class_that_travels():
     known = {row["class"] for row in table("errors")["classes"]}
     for cls in _subclasses(errors.GenericError):
-        if issubclass(cls, errors.ProtocolError) or cls.__module__ != "ganeti.errors":
+        if (
+            issubclass(cls, errors.ProtocolError)
+            or cls.__module__ != "ganeti.base.errors"
+        ):
             continue
         assert errors.encode(cls("text"))[0] in known, cls
 
@@ -135,7 +141,7 @@ def test_rpc_table_has_the_documented_calls():
 def test_constants_have_the_documented_values():
     actual = {}
     for info in pkgutil.iter_modules(constants.__path__):
-        module = importlib.import_module(f"ganeti.constants.{info.name}")
+        module = importlib.import_module(f"ganeti.base.constants.{info.name}")
         actual.update({k: v for k, v in vars(module).items() if k.isupper()})
     spec = table("constants")
     for rows in spec.values():

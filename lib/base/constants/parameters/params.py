@@ -2,7 +2,7 @@
 
 from typing import Any, Final, NamedTuple
 
-from ganeti.constants import forms
+from ganeti.base.constants.parameters import forms
 
 
 class Param(NamedTuple):

@@ -28,7 +28,7 @@ METHODS: Final = frozenset(
         "WaitForJobChanges",
     }
 )
-#: Opcodes of jobs; those of the resources in `ganeti.rapi.resources`.
+#: Opcodes of jobs; those of the resources in `ganeti.daemons.rapi.resources.resource_table`.
 OPCODES: Final = frozenset(
     {
         "OP_BACKUP_EXPORT",

@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ganeti.cli import manual_parameters, options, usage
-from ganeti.cli.manual_parameters import escape
-from ganeti.cli.model import COMMON_OPTIONS, Command, Program
+from ganeti.commands.cli import options
+from ganeti.commands.cli.help import manual_parameters, usage
+from ganeti.commands.cli.help.manual_parameters import escape
+from ganeti.commands.cli.model import COMMON_OPTIONS, Command, Program
 
 _COMMON: Final = (
     "Options precede arguments. Long options may be abbreviated if the abbreviation"

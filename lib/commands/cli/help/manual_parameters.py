@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from ganeti.constants import forms, hvparams, param_effects, params
+from ganeti.base.constants.parameters import forms, hvparams, param_effects, params
 
 _WIDTH: Final = 79
 _MARK: Final = re.compile(r"^\.\. parameters:: (.+)$", re.MULTILINE)

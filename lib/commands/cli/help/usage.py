@@ -4,7 +4,8 @@ import importlib
 import textwrap
 from typing import Final
 
-from ganeti.cli.model import (
+from ganeti.base.constants import versions
+from ganeti.commands.cli.model import (
     COMMON_OPTIONS,
     Argument,
     Command,
@@ -12,7 +13,6 @@ from ganeti.cli.model import (
     Option,
     Program,
 )
-from ganeti.constants import versions
 
 _WIDTH: Final = 79
 #: Longer names do not widen the column.
@@ -58,7 +58,7 @@ def command_list(program: Program) -> str:
 
 def unknown_command(program: Program, word: str) -> str:
     """Return the error about a command that a program does not have."""
-    from ganeti.utils import messages
+    from ganeti.base.text import messages
 
     # An alias is a synonym: its command is suggested, once.
     spellings = {
@@ -90,7 +90,7 @@ def examples(program: Program, command: Command) -> tuple[Example, ...]:
     """Return the examples of a command, from the program's ``examples`` module."""
     name = program.name.removeprefix("gnt-").replace("-", "_")
     try:
-        module = importlib.import_module(f"ganeti.client.{name}.examples")
+        module = importlib.import_module(f"ganeti.commands.{name}.examples")
     except ModuleNotFoundError:
         return ()
     by_command: dict[str, tuple[Example, ...]] = module.EXAMPLES

@@ -4,11 +4,12 @@ import os
 from collections.abc import Callable
 from typing import Any, Final
 
-from ganeti import _buildconf, errors
-from ganeti.cli import local
-from ganeti.constants import exitcodes
-from ganeti.pathutils import Paths
-from ganeti.utils.control_chars import escape
+from ganeti import _buildconf
+from ganeti.base import errors
+from ganeti.base.constants import exitcodes
+from ganeti.base.pathutils import Paths
+from ganeti.base.text.control_chars import escape
+from ganeti.commands.cli import local
 
 _PREREQ: Final = "Failure: prerequisites not met for this operation:\n"
 _DRAINED: Final = (
@@ -254,7 +255,7 @@ def describe_unreachable(err: errors.NoMasterError, paths: Paths) -> tuple[str, 
 
 
 def _what_to_start(paths: Paths) -> str:
-    from ganeti.utils import pidfile, releases
+    from ganeti.base.filesystem import pidfile, releases
 
     if os.path.exists(releases.intent_file(paths)):
         return (

@@ -8,12 +8,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.cli import jobs, submission
-from ganeti.cli.context import CommandContext
-from ganeti.constants import ecodes, exitcodes
-from ganeti.htools.rules import reasons
-from ganeti.utils.control_chars import escape
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, exitcodes
+from ganeti.base.text.control_chars import escape
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import jobs, submission
+from ganeti.decisions.htools.rules import reasons
 
 Data = Mapping[str, Any]
 _NO_ALLOCATOR: Final = "No allocator was used."

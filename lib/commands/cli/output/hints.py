@@ -8,7 +8,7 @@ import re
 from typing import Final, NamedTuple
 
 from ganeti import _buildconf
-from ganeti.cli.context import CommandContext
+from ganeti.commands.cli.context import CommandContext
 
 YOU: Final = "you"
 ADMIN: Final = "the cluster's administrator"

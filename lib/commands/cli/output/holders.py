@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from ganeti.cli.context import CommandContext
-from ganeti.constants import query
-from ganeti.utils.control_chars import escape
-from ganeti.utils.units import format_duration
+from ganeti.base.constants import query
+from ganeti.base.text.control_chars import escape
+from ganeti.base.text.units import format_duration
+from ganeti.commands.cli.context import CommandContext
 
 #: States of a job that has not ended.
 _UNFINISHED: Final = ("queued", "waiting", "running", "canceling")
@@ -65,8 +65,8 @@ def _dependencies(ctx: CommandContext, job: dict[str, Any]) -> Iterator[str]:
 
 def _rules(ctx: CommandContext, job: dict[str, Any]) -> Iterator[str]:
     """Yield the filter rule, or the limit in a reason, that holds a queued job."""
-    from ganeti.jqueue import filters
-    from ganeti.objects import FilterRule
+    from ganeti.decisions.jobs import filters
+    from ganeti.model.objects import FilterRule
 
     fields = ["watermark", "priority", "predicates", "action", "reason_trail", "uuid"]
     rules = [

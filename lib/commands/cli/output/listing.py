@@ -10,11 +10,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ganeti.cli import filters, table
-from ganeti.cli.context import CommandContext
-from ganeti.constants import exitcodes
-from ganeti.constants import query as q
-from ganeti.constants.misc import UUID_REGEX
+from ganeti.base.constants import exitcodes
+from ganeti.base.constants import query as q
+from ganeti.base.constants.misc import UUID_REGEX
+from ganeti.commands.cli import filters
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import table
 
 _STATUS_WORDS: Final = {
     q.RS_UNKNOWN: "unknown",

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti.cli import info_tree
+from ganeti.commands.cli.output import info_tree
 
 _VALUES: Final = (
     (1000, "M"),

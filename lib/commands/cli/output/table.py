@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from ganeti.cli.text import timestamp
+from ganeti.commands.cli.output.text import timestamp
 
 #: Returns the text of a cell's value.
 Format = Callable[[Any], str]
@@ -47,7 +47,7 @@ def format_bool(value: Any) -> str:
 
 def unit_format(unit: str) -> Format:
     """Return the formatter of sizes in MiB: ``m``, ``g``, ``t`` bare, ``h`` scaled."""
-    from ganeti.utils import units
+    from ganeti.base.text import units
 
     def show(value: Any) -> str:
         if not isinstance(value, (int, float)):

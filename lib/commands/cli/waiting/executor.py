@@ -3,10 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from ganeti import errors
-from ganeti.cli import error_text, hints, jobs, listing, submission
-from ganeti.cli.context import CommandContext
-from ganeti.constants import exitcodes
+from ganeti.base import errors
+from ganeti.base.constants import exitcodes
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import error_text, hints, listing
+from ganeti.commands.cli.waiting import jobs, submission
 
 #: The next job to follow is chosen among this many.
 _WINDOW: Final = 25

@@ -1,20 +1,20 @@
 """One job: submit it, wait for it, print its messages.
 
 Commands build opcodes in wire form, so they need not load all opcode classes. If the
-master finds an opcode malformed, `ganeti.opcodes` explains the error.
+master finds an opcode malformed, `ganeti.model.opcodes` explains the error.
 """
 
 import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.cli.app import CliError
-from ganeti.cli.context import CommandContext
-from ganeti.cli.model import PRIORITIES
-from ganeti.cli.options import PLAN_JSON
-from ganeti.constants import jobqueue
-from ganeti.utils.control_chars import escape
+from ganeti.base import errors
+from ganeti.base.constants import jobqueue
+from ganeti.base.text.control_chars import escape
+from ganeti.commands.cli.app import CliError
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.model import PRIORITIES
+from ganeti.commands.cli.options import PLAN_JSON
 
 Op = dict[str, Any]
 #: Called with each message of a job: [serial, [seconds, microseconds], kind, content].
@@ -113,7 +113,7 @@ def explained_call(
     try:
         return ctx.call(method, argument)
     except errors.RequestError:
-        from ganeti import opcodes
+        from ganeti.model import opcodes
 
         for ops in jobs:
             for operation in ops:
@@ -250,7 +250,7 @@ class _Waiter:
             self._noted.add(status)
             self.ctx.err(_NOTES[status].format(self.job_id))
             if status == "waiting":
-                from ganeti.cli import hints
+                from ganeti.commands.cli.output import hints
 
                 hints.show(self.ctx, hints.WAITING)
         self._show(status)
@@ -267,7 +267,7 @@ class _Waiter:
 
     def _waits(self, status: str) -> str:
         """Return what the job waits for, empty if the master does not know it."""
-        from ganeti.cli import holders
+        from ganeti.commands.cli.output import holders
 
         try:
             if self._ops is None:

@@ -8,12 +8,13 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.cli import error_text, jobs
-from ganeti.cli.app import CliError
-from ganeti.cli.context import CommandContext
-from ganeti.constants import exitcodes
-from ganeti.utils.control_chars import escape, render
+from ganeti.base import errors
+from ganeti.base.constants import exitcodes
+from ganeti.base.text.control_chars import escape, render
+from ganeti.commands.cli.app import CliError
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import error_text
+from ganeti.commands.cli.waiting import jobs
 
 #: ANSI terminal sequences by role.
 _COLOURS: Final = {

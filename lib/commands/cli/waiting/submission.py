@@ -2,14 +2,14 @@
 
 A command that can end before its job gets a `Submission` and returns its exit code;
 nothing here ends a command by an exception. The format of job messages belongs to
-`ganeti.cli.jobs`.
+`ganeti.commands.cli.waiting.jobs`.
 """
 
 from typing import Any, NamedTuple
 
-from ganeti.cli import jobs
-from ganeti.cli.context import CommandContext
-from ganeti.constants import exitcodes
+from ganeti.base.constants import exitcodes
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import jobs
 
 
 class Submission(NamedTuple):
@@ -36,7 +36,7 @@ def planned(ctx: CommandContext, job_list: list[list[jobs.Op]]) -> int | None:
     """
     if not jobs.is_planned(ctx, job_list):
         return None
-    from ganeti.cli import plans
+    from ganeti.commands.cli.waiting import plans
 
     return plans.show(ctx, job_list)
 

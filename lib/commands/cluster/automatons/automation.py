@@ -3,12 +3,18 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.cli.context import CommandContext
-from ganeti.cli.text import timestamp
-from ganeti.cli.values import finite, parse_duration
-from ganeti.constants import ecodes
-from ganeti.repair.limits import FENCED_PER_HOUR, MOVED_SHARE, NAMES, QUIET_TIME
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.text.units import parse_duration
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output.text import timestamp
+from ganeti.commands.cli.values import finite
+from ganeti.decisions.repair.limits import (
+    FENCED_PER_HOUR,
+    MOVED_SHARE,
+    NAMES,
+    QUIET_TIME,
+)
 
 _WANTED: Final = {
     MOVED_SHARE: "percent such as 10",

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from ganeti.cli import options as o
-from ganeti.cli.model import Argument, Command, Option
+from ganeti.commands.cli import options as o
+from ganeti.commands.cli.model import Argument, Command, Option
 
 JOURNAL: Final = Command(
     "journal",
@@ -45,7 +45,7 @@ JOURNAL: Final = Command(
         ),
         o.JSON,
     ),
-    run="client.cluster.journal:run",
+    run="commands.cluster.automatons.journal:run",
 )
 AUDIT: Final = Command(
     "audit",
@@ -71,7 +71,7 @@ AUDIT: Final = Command(
         ),
         o.JSON,
     ),
-    run="client.cluster.audit:run",
+    run="commands.cluster.audit:run",
     exits=((1, "the log is not whole, or cannot be read"),),
 )
 SIMULATE: Final = Command(
@@ -110,20 +110,20 @@ SIMULATE: Final = Command(
         ),
         o.JSON,
     ),
-    run="client.cluster.simulate:run",
+    run="devel.sim.command:run",
     exits=((1, "wrong input, or automation broke one of its own rules"),),
 )
 FREEZE: Final = Command(
     "freeze",
     "let the watcher, repairs and the maintenance daemon do nothing by themselves",
     arguments=(Argument("unknown", minimum=0, maximum=None, name="reason"),),
-    run="client.cluster.automation:freeze",
+    run="commands.cluster.automatons.automation:freeze",
     exits=((1, "the reason is too long"),),
 )
 THAW: Final = Command(
     "thaw",
     "end a freeze",
-    run="client.cluster.automation:thaw",
+    run="commands.cluster.automatons.automation:thaw",
 )
 AUTOMATION_LIMITS: Final = Option(
     ("--automation-limits",),

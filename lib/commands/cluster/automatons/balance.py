@@ -4,12 +4,12 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from ganeti import errors
-from ganeti.cli import prompts
-from ganeti.cli.context import CommandContext
-from ganeti.cli.executor import JobExecutor, report
-from ganeti.constants import ecodes, exitcodes
-from ganeti.utils.control_chars import escape
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, exitcodes
+from ganeti.base.text.control_chars import escape
+from ganeti.commands.cli import prompts
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting.executor import JobExecutor, report
 
 _Group = dict[str, Any]
 

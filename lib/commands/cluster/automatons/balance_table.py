@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from ganeti.cli import options as o
-from ganeti.cli.model import Command, Option
+from ganeti.commands.cli import options as o
+from ganeti.commands.cli.model import Command, Option
 
 BALANCE: Final = Command(
     "balance",
@@ -80,7 +80,7 @@ BALANCE: Final = Command(
         o.PRINT_JOBID,
         o.PRIORITY,
     ),
-    run="client.cluster.balance:run",
+    run="commands.cluster.automatons.balance:run",
     opcodes=(
         "OP_INSTANCE_FAILOVER",
         "OP_INSTANCE_MIGRATE",

@@ -5,9 +5,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from ganeti.cli.context import CommandContext
-from ganeti.utils.control_chars import escape
-from ganeti.utils.units import exact_mib
+from ganeti.base.text.control_chars import escape
+from ganeti.base.text.units import exact_mib
+from ganeti.commands.cli.context import CommandContext
 
 #: Kind of refusal -> description.
 _KINDS: Final = {

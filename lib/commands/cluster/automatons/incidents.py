@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti.cli import listing, table
-from ganeti.cli.context import CommandContext
-from ganeti.cli.text import timestamp
-from ganeti.repair.incidents import MaintenanceState, as_listed
-from ganeti.utils.control_chars import escape
+from ganeti.base.text.control_chars import escape
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import listing, table
+from ganeti.commands.cli.output.text import timestamp
+from ganeti.decisions.repair.incidents import MaintenanceState, as_listed
 
 #: Characters of a report in the table.
 _WIDTH: Final = 80

@@ -5,13 +5,13 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.cli import listing
-from ganeti.cli.context import CommandContext
-from ganeti.cli.text import timestamp
-from ganeti.cli.values import parse_duration
-from ganeti.constants import ecodes
-from ganeti.utils.control_chars import escape
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.text.control_chars import escape
+from ganeti.base.text.units import parse_duration
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import listing
+from ganeti.commands.cli.output.text import timestamp
 
 #: Seconds between two questions of a command that follows.
 _PAUSE_S: Final = 1.0

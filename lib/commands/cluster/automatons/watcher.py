@@ -3,11 +3,11 @@
 import math
 import time
 
-from ganeti import errors
-from ganeti.cli.app import CliError
-from ganeti.cli.context import CommandContext
-from ganeti.cli.values import parse_duration
-from ganeti.constants import ecodes
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.text.units import parse_duration
+from ganeti.commands.cli.app import CliError
+from ganeti.commands.cli.context import CommandContext
 
 
 def run(ctx: CommandContext) -> None:
@@ -27,7 +27,7 @@ def run(ctx: CommandContext) -> None:
     elif verb == "info":
         (until,) = ctx.call("QueryConfigValues", ["watcher_pause"])
         if ctx.opts.json:
-            from ganeti.cli import listing
+            from ganeti.commands.cli.output import listing
 
             listing.print_json(ctx, {"paused_until": until})
             return

@@ -3,10 +3,11 @@
 import re
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.cli import error_text, executor, jobs, listing, submission
-from ganeti.cli.context import CommandContext
-from ganeti.constants import exitcodes
+from ganeti.base import errors
+from ganeti.base.constants import exitcodes
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import error_text, listing
+from ganeti.commands.cli.waiting import executor, jobs, submission
 
 #: A finding in the form for programs; the name of the cluster is ``None``.
 _FINDING: Final = re.compile(

@@ -2,11 +2,12 @@
 
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.cli import error_text, executor, jobs, plans
-from ganeti.cli.context import CommandContext
-from ganeti.constants import exitcodes
-from ganeti.utils import nicesort
+from ganeti.base import errors
+from ganeti.base.constants import exitcodes
+from ganeti.base.text import nicesort
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import error_text
+from ganeti.commands.cli.waiting import executor, jobs, plans
 
 #: Error texts of nodes can be long; the end is the most useful part.
 _ERROR_TAIL: Final = 400

@@ -1,7 +1,8 @@
 """``epo``: emergency power off of nodes, groups or all, and the way back.
 
 Everything that a run does is recorded in the configuration step by step, so a run after
-a crash goes on with the rest. The decisions are in `ganeti.client.cluster.epo_plan`.
+a crash goes on with the rest. The decisions are in
+`ganeti.commands.cluster.power.epo_plan`.
 """
 
 import math
@@ -9,15 +10,18 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.cli import error_text, jobs, listing, prompts, submission
-from ganeti.cli.context import CommandContext
-from ganeti.cli.executor import JobExecutor, JobOutcome
-from ganeti.client.cluster import epo_handover, epo_plan
-from ganeti.client.cluster.epo_plan import Plan, Row
-from ganeti.constants import ecodes, exitcodes, oob
-from ganeti.constants import query as q
-from ganeti.utils import nicesort, units
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, exitcodes
+from ganeti.base.constants import query as q
+from ganeti.base.constants.protocols import oob
+from ganeti.base.text import nicesort, units
+from ganeti.commands.cli import prompts
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import error_text, listing
+from ganeti.commands.cli.waiting import jobs, submission
+from ganeti.commands.cli.waiting.executor import JobExecutor, JobOutcome
+from ganeti.commands.cluster.power import epo_handover, epo_plan
+from ganeti.commands.cluster.power.epo_plan import Plan, Row
 
 #: Seconds that nodes may take from power on to the first answer of their node daemon.
 _BOOT_S: Final = 15 * 60
@@ -290,7 +294,7 @@ def _answering(ctx: CommandContext, nodes: Sequence[Row]) -> list[Row]:
     """Return the nodes whose node daemon accepts connections."""
     from concurrent import futures
 
-    from ganeti.rpc import node_port
+    from ganeti.protocols.rpc import node_port
 
     port = node_port()
 
@@ -337,7 +341,7 @@ def _planned(
     full = [[jobs.with_generic(ctx, op) for op in ops] for ops in job_list]
     if not ctx.option("plan"):
         return submission.planned(ctx, full)
-    from ganeti.cli import plans
+    from ganeti.commands.cli.waiting import plans
 
     return plans.show(ctx, full, before=steps[:1], after=steps[1:])
 

@@ -9,13 +9,15 @@ import contextlib
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.cli import plans, prompts
-from ganeti.cli.context import CommandContext
-from ganeti.client import alone as only
-from ganeti.client.cluster import epo_plan, remote
-from ganeti.client.cluster.epo_plan import Row
-from ganeti.constants import ecodes, exitcodes
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, exitcodes
+from ganeti.commands import alone as only
+from ganeti.commands.cli import prompts
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import plans
+from ganeti.commands.cluster import remote
+from ganeti.commands.cluster.power import epo_plan
+from ganeti.commands.cluster.power.epo_plan import Row
 
 #: Longest silence of a node that checks whether it can take the role: it asks others.
 _CHECK_S: Final = 180.0
@@ -46,7 +48,7 @@ def take_role(ctx: CommandContext) -> int | None:
         OpPrereqError: this node cannot become the master; nothing was changed.
         OpExecError: the role was not moved; the command can be repeated.
     """
-    from ganeti import clock, process
+    from ganeti.base import clock, process
     from ganeti.bootstrap import failover
 
     if failover.is_serving(ctx.paths):
@@ -71,7 +73,7 @@ def _check_names(ctx: CommandContext) -> None:
             read is refused with the role.
     """
     from ganeti import store
-    from ganeti.objects import lookup
+    from ganeti.model.objects import lookup
 
     try:
         snapshot = store.read_snapshot(ctx.paths.store_db)
@@ -132,7 +134,7 @@ def hand_over(ctx: CommandContext, node: Row, names: Sequence[str]) -> int:
         node: the new master.
         names: the nodes that go off.
     """
-    from ganeti.ssh import account
+    from ganeti.protocols.ssh import account
 
     opts, name = ctx.opts, node["name"]
     log = account.path_on(ctx.paths, name, _log(ctx))

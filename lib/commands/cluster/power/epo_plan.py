@@ -1,18 +1,19 @@
 """Decisions of ``epo``: what becomes of each node, which instances stop or start.
 
-The functions here see rows of queries and return plans; `ganeti.client.cluster.epo`
-asks, submits jobs and waits. Nodes that ``epo`` switches off carry a tag, from before
-their first change until ``epo --on`` has brought them back. So a second run, after a
-crash of the master, knows which offline nodes are its own.
+The functions here see rows of queries and return plans;
+`ganeti.commands.cluster.power.epo` asks, submits jobs and waits. Nodes that ``epo``
+switches off carry a tag, from before their first change until ``epo --on`` has brought
+them back. So a second run, after a crash of the master, knows which offline nodes are
+its own.
 """
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from ganeti.cli import jobs
-from ganeti.constants import oob
-from ganeti.utils import messages
+from ganeti.base.constants.protocols import oob
+from ganeti.base.text import messages
+from ganeti.commands.cli.waiting import jobs
 
 #: Fields of nodes that the plans need.
 NODE_FIELDS: Final = (

@@ -1,14 +1,14 @@
-"""``lost-changes``: list what lost histories hold, see ``ganeti.store.branches``."""
+"""``lost-changes``: list what lost histories hold, see ``copies.branches``."""
 
 from typing import Any
 
-from ganeti.cli import listing
-from ganeti.cli.context import CommandContext
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import listing
 
 
 def run(ctx: CommandContext) -> None:
     """List the kept files of this node, with their change-sets and jobs."""
-    from ganeti.store import branches
+    from ganeti.store.copies import branches
 
     paths = list(ctx.args) or branches.files(ctx.paths.store_db)
     branches_kept = [_document(path) for path in paths]
@@ -22,7 +22,7 @@ def run(ctx: CommandContext) -> None:
 
 
 def _document(path: str) -> dict[str, Any]:
-    from ganeti.store import branches
+    from ganeti.store.copies import branches
 
     branch = branches.read(path)
     return {

@@ -1,15 +1,16 @@
 """``migrate-store``: move the configuration and the jobs to etcd, or back to files."""
 
-from ganeti.cli import local, plans
-from ganeti.cli.app import CliError
-from ganeti.cli.context import CommandContext
-from ganeti.constants import exitcodes
+from ganeti.base.constants import exitcodes
+from ganeti.commands.cli import local
+from ganeti.commands.cli.app import CliError
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import plans
 
 
 def run(ctx: CommandContext) -> int:
     """Move the store."""
-    from ganeti import clock, process
-    from ganeti.bootstrap import store_moves
+    from ganeti.base import clock, process
+    from ganeti.bootstrap.stores import store_moves
 
     local.check_is_master(ctx.paths)
     if not ctx.opts.target:

@@ -2,9 +2,10 @@
 
 import os
 
-from ganeti.cli import local, plans, prompts
-from ganeti.cli.context import CommandContext
-from ganeti.constants import exitcodes
+from ganeti.base.constants import exitcodes
+from ganeti.commands.cli import local, prompts
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import plans
 
 _QUESTION = (
     "This replaces the configuration of the cluster by that of the backup: revision"
@@ -15,8 +16,8 @@ _QUESTION = (
 
 def back_up(ctx: CommandContext) -> int:
     """Write a backup."""
-    from ganeti import clock
-    from ganeti.bootstrap import store_backup
+    from ganeti.base import clock
+    from ganeti.bootstrap.stores import store_backup
 
     local.check_is_master(ctx.paths)
     path = os.path.abspath(ctx.args[0])
@@ -30,8 +31,8 @@ def back_up(ctx: CommandContext) -> int:
 
 def restore(ctx: CommandContext) -> int:
     """Restore a backup."""
-    from ganeti import clock, process
-    from ganeti.bootstrap import store_backup
+    from ganeti.base import clock, process
+    from ganeti.bootstrap.stores import store_backup
 
     local.check_is_master(ctx.paths)
     path = os.path.abspath(ctx.args[0])

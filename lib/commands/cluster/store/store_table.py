@@ -2,14 +2,14 @@
 
 from typing import Final
 
-from ganeti.cli import options as o
-from ganeti.cli.model import Argument, Command, Option
+from ganeti.commands.cli import options as o
+from ganeti.commands.cli.model import Argument, Command, Option
 
 BACKUP_STORE: Final = Command(
     "backup-store",
     "write the configuration and the jobs to a new file, while the master runs",
     arguments=(Argument("file"),),
-    run="client.cluster.store_backup:back_up",
+    run="commands.cluster.store.store_backup:back_up",
     exits=((1, "the file exists, or the store cannot be read"),),
 )
 MIGRATE_STORE: Final = Command(
@@ -24,7 +24,7 @@ MIGRATE_STORE: Final = Command(
         ),
         *o.PLANNED,
     ),
-    run="client.cluster.migrate_store:run",
+    run="commands.cluster.store.migrate_store:run",
     exits=((1, "wrong target, or the store was not moved"),),
 )
 RESTORE_STORE: Final = Command(
@@ -32,6 +32,6 @@ RESTORE_STORE: Final = Command(
     "replace the configuration by that of a backup, and add its finished jobs",
     arguments=(Argument("file"),),
     options=(o.FORCE, *o.PLANNED),
-    run="client.cluster.store_backup:restore",
+    run="commands.cluster.store.store_backup:restore",
     exits=((1, "declined, no backup of this cluster, or failure"),),
 )

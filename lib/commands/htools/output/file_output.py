@@ -30,7 +30,7 @@ def _write(path: str, content: str) -> None:
         with open(path, "w", encoding="utf-8") as stream:
             stream.write(content)
         return
-    from ganeti.utils import files
+    from ganeti.base.filesystem import files
 
     if status is None:
         mask = os.umask(0)

@@ -8,18 +8,18 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti.htools.capacity import totals
-from ganeti.htools.capacity.search import (
+from ganeti.decisions.htools.capacity import totals
+from ganeti.decisions.htools.capacity.search import (
     CapacityOptions,
     CapacityOutcome,
     CapacitySearch,
     by_count,
 )
-from ganeti.htools.capacity.tiers import InstanceSize
-from ganeti.htools.capacity.totals import Totals
-from ganeti.htools.model import formatting
-from ganeti.htools.rules import constraints
-from ganeti.htools.state.node_state import ClusterState
+from ganeti.decisions.htools.capacity.tiers import InstanceSize
+from ganeti.decisions.htools.capacity.totals import Totals
+from ganeti.decisions.htools.model import formatting
+from ganeti.decisions.htools.rules import constraints
+from ganeti.decisions.htools.state.node_state import ClusterState
 
 _PREFIX: Final = "HTS"
 
@@ -78,7 +78,7 @@ class Report(abc.ABC):
 
     def explain(self, search: CapacitySearch, outcome: CapacityOutcome) -> None:
         """Print on stderr why no further instance fitted in the last run."""
-        from ganeti.htools.capacity import stop_reasons
+        from ganeti.decisions.htools.capacity import stop_reasons
 
         for line in stop_reasons.stop(search, outcome).lines():
             sys.stderr.write(f"{line}\n")
@@ -150,7 +150,7 @@ class TextReport(Report):
 
     def explain(self, search: CapacitySearch, outcome: CapacityOutcome) -> None:
         """Print why no further instance fitted in the last run."""
-        from ganeti.htools.capacity import stop_reasons
+        from ganeti.decisions.htools.capacity import stop_reasons
 
         for line in stop_reasons.stop(search, outcome).lines():
             print(line)
@@ -280,7 +280,7 @@ class Document(Report):
 
     def explain(self, search: CapacitySearch, outcome: CapacityOutcome) -> None:
         """Add the placements and the reason why no further instance fitted."""
-        from ganeti.htools.capacity import stop_reasons
+        from ganeti.decisions.htools.capacity import stop_reasons
 
         self._data[self._run] |= stop_reasons.data(search, outcome)
 

@@ -5,8 +5,8 @@ import sys
 import msgspec
 import numpy as np
 
-from ganeti.client.htools.options import ParsedOptions
-from ganeti.htools.state import node_state
+from ganeti.commands.htools.options import ParsedOptions
+from ganeti.decisions.htools.state import node_state
 
 
 def tables_asked(
@@ -22,7 +22,7 @@ def tables_asked(
     """
     err = sys.stderr
     if parsed["pi"]:
-        from ganeti.htools.report import tables
+        from ganeti.decisions.htools.report import tables
 
         table = "\n".join(tables.instances(now))
         err.write(f"\n{instances}:\n{table}\n")
@@ -34,7 +34,7 @@ def nodes_asked(
 ) -> None:
     """Print the table of nodes if option ``p`` asks for it, on standard error."""
     if parsed["p"] is not None:
-        from ganeti.htools.report import tables
+        from ganeti.decisions.htools.report import tables
 
         table = "\n".join(tables.nodes(now, tables.node_fields(parsed["p"])))
         sys.stderr.write(f"\n{title}:\n{table}\n\n")

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti.client.htools import option_values, sources
-from ganeti.client.htools.options import OptionValueError, ParsedOptions
-from ganeti.htools.model.cluster import Cluster, DataError
+from ganeti.commands.htools import option_values, sources
+from ganeti.commands.htools.options import OptionValueError, ParsedOptions
+from ganeti.decisions.htools.model.cluster import Cluster, DataError
 
 #: Port of the monitoring daemon.
 PORT: Final = 1815
@@ -83,7 +83,7 @@ def _amount(cell: str, place: str) -> float:
 
 
 def _monitored(cluster: Cluster, parsed: ParsedOptions) -> Cluster:
-    from ganeti.htools.model.loaders import mond
+    from ganeti.decisions.htools.model.loaders import mond
 
     collector = mond.XEN if parsed.get("mondx") else mond.CPU
     reports = _reports(cluster, parsed, collector)
@@ -105,7 +105,7 @@ def _reports(
     Raises:
         DataError: required data is missing.
     """
-    from ganeti.htools.model.loaders import mond
+    from ganeti.decisions.htools.model.loaders import mond
 
     if parsed.get("mondd") is not None:
         data = sources.read_json(parsed["mondd"])
@@ -153,8 +153,8 @@ def query(cluster: Cluster, collector: str) -> dict[str, Any]:
 
 def _query_node(name: str, collector: str) -> Any:
     """Return a node's data, None without a valid answer."""
-    from ganeti.client.htools import rest
-    from ganeti.htools.model import json_reader
+    from ganeti.commands.htools import rest
+    from ganeti.decisions.htools.model import json_reader
 
     url = f"http://{name}:{PORT}/1/report/default/{collector}"
     try:

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from ganeti.cli import executor, jobs, submission
-from ganeti.cli.context import CommandContext
-from ganeti.client.instance import selection
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.waiting import executor, jobs, submission
+from ganeti.commands.instance import selection
 
 
 def activate(ctx: CommandContext) -> int:

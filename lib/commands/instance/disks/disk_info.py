@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti.cli import info_tree
-from ganeti.constants import disks
-from ganeti.utils import units
+from ganeti.base.constants import disks
+from ganeti.base.text import units
+from ganeti.commands.cli.output import info_tree
 
 _STATES: Final = {name: number for number, name in disks.LDS_NAMES.items()}
 _FAULTY: Final = _STATES["faulty"]

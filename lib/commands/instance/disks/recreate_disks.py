@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from ganeti.cli import explain, jobs, submission
-from ganeti.cli.context import CommandContext
-from ganeti.client.instance import devices
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import explain
+from ganeti.commands.cli.waiting import jobs, submission
+from ganeti.commands.instance import devices
 
 
 def _disks(given: devices.Given) -> list[list[Any]]:

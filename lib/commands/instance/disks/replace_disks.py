@@ -1,8 +1,9 @@
 """``replace-disks``: rebuild mirrored disks, or move the mirror to another node."""
 
-from ganeti.cli import explain, jobs, submission
-from ganeti.cli.context import CommandContext
-from ganeti.client.instance import devices
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import explain
+from ganeti.commands.cli.waiting import jobs, submission
+from ganeti.commands.instance import devices
 
 
 def run(ctx: CommandContext) -> int:

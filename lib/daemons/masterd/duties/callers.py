@@ -1,16 +1,17 @@
 """Access to nodes that do not know the certificate of this master.
 
 Such a node was away while this one became a candidate. It gets the list of permitted
-callers through another node that it still accepts; see `ganeti.backend.callers`.
+callers through another node that it still accepts; see
+`ganeti.node.calls.trust.callers`.
 """
 
 import logging
 from collections.abc import Sequence
 from typing import Final
 
-from ganeti import rpc
-from ganeti.objects import Node, Snapshot
-from ganeti.quorum import Term
+from ganeti.decisions.quorum import Term
+from ganeti.model.objects import Node, Snapshot
+from ganeti.protocols import rpc
 
 _log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ distinguishes it. When it answers, the three steps are repeated, the record last
 A candidate may also have lost the secrets: a master whose changes are replaced later
 has demoted it, or an interrupted ``gnt-node add --readd`` has emptied it. So all
 candidates are asked for them every few minutes, and get what they lack; so are nodes
-for SSH keys, see `ganeti.masterd.login_keys`.
+for SSH keys, see `ganeti.daemons.masterd.duties.login_keys`.
 """
 
 import logging
@@ -20,14 +20,15 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
-from ganeti import errors, objects
-from ganeti.cmdlib import ancillary_files, base, candidate_role
-from ganeti.config import candidate_pool
-from ganeti.locking import Level, Request
-from ganeti.locking.manager import BGL
-from ganeti.masterd import login_keys
-from ganeti.mcpu import EngineDeps
-from ganeti.repair.node_lives import Phase
+from ganeti.base import errors
+from ganeti.daemons.masterd.duties import login_keys
+from ganeti.decisions.repair.node_lives import Phase
+from ganeti.master.config import candidate_pool
+from ganeti.master.locking import Level, Request
+from ganeti.master.locking.manager import BGL
+from ganeti.model import objects
+from ganeti.operations import ancillary_files, base, candidate_role
+from ganeti.operations.mcpu import EngineDeps
 
 _log = logging.getLogger(__name__)
 

@@ -14,11 +14,12 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from ganeti import errors, rpc
-from ganeti.clock import Clock
-from ganeti.cmdlib import master_ip
-from ganeti.objects import Snapshot
-from ganeti.utils import netutils
+from ganeti.base import errors
+from ganeti.base.clock import Clock
+from ganeti.base.net import netutils
+from ganeti.model.objects import Snapshot
+from ganeti.operations import master_ip
+from ganeti.protocols import rpc
 
 _log = logging.getLogger(__name__)
 

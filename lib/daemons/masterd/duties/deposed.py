@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ganeti.rpc import Result, Runner
-from ganeti.rpc.table import PROCEDURES
+from ganeti.protocols.rpc import Result, Runner
+from ganeti.protocols.rpc.table import PROCEDURES
 
 
 class Waits:

@@ -18,9 +18,10 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from ganeti import errors, rpc
-from ganeti.clock import Clock
-from ganeti.objects import CLUSTER_KEY, Cluster, Instance, Node, Snapshot, Update
+from ganeti.base import errors
+from ganeti.base.clock import Clock
+from ganeti.model.objects import CLUSTER_KEY, Cluster, Instance, Node, Snapshot, Update
+from ganeti.protocols import rpc
 from ganeti.store import Change, Store
 
 _log = logging.getLogger(__name__)

@@ -7,8 +7,8 @@ daemon of each candidate, so the candidates are asked.
 from collections.abc import Mapping
 from typing import Final
 
-from ganeti import rpc
-from ganeti.objects import Snapshot
+from ganeti.model.objects import Snapshot
+from ganeti.protocols import rpc
 from ganeti.store import CopyState
 
 #: Seconds for the answers; a query waits for them.

@@ -3,8 +3,8 @@
 import logging
 from typing import Final
 
-from ganeti.config import Config
-from ganeti.constants import instance as constants
+from ganeti.base.constants import instance as constants
+from ganeti.master.config import Config
 
 _log = logging.getLogger(__name__)
 

@@ -1,9 +1,9 @@
 """Removal of disks without a record, whose creation was cut short.
 
-`ganeti.config.disk_notes` names them: those that an earlier master daemon was making
-when it ended, and those that an opcode could not remove. A disk that has a record
-stays, whatever the note says. The old copy of a replaced disk stays until the new one
-is complete. Nodes that do not answer are tried again.
+`ganeti.master.config.disk_notes` names them: those that an earlier master daemon was
+making when it ended, and those that an opcode could not remove. A disk that has a
+record stays, whatever the note says. The old copy of a replaced disk stays until the
+new one is complete. Nodes that do not answer are tried again.
 """
 
 import logging
@@ -13,12 +13,14 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import errors, objects, rpc
-from ganeti.clock import Clock
-from ganeti.config import disk_notes
-from ganeti.config.disk_notes import DiskNote, DiskNotes, MadeDisk
-from ganeti.constants.disks import DTS_LVM
-from ganeti.rpc import encode
+from ganeti.base import errors
+from ganeti.base.clock import Clock
+from ganeti.base.constants.disks import DTS_LVM
+from ganeti.master.config import disk_notes
+from ganeti.master.config.disk_notes import DiskNote, DiskNotes, MadeDisk
+from ganeti.model import objects
+from ganeti.protocols import rpc
+from ganeti.protocols.rpc import encode
 
 _log = logging.getLogger(__name__)
 

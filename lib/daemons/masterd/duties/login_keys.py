@@ -13,11 +13,11 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import objects
-from ganeti.cmdlib import base, candidate_role
-from ganeti.constants import nodeverify
-from ganeti.mcpu import EngineDeps
-from ganeti.verify import node_answer
+from ganeti.base.constants.protocols import nodeverify
+from ganeti.decisions.verify import node_answer
+from ganeti.model import objects
+from ganeti.operations import base, candidate_role
+from ganeti.operations.mcpu import EngineDeps
 
 _log = logging.getLogger(__name__)
 

@@ -2,7 +2,8 @@
 
 Such a node has seen the term of a master that a minority was forced to elect. The
 candidates vouch for this master to the node, which decides itself; see
-`ganeti.backend.term_resets`. Master candidates get a higher term from the watcher.
+`ganeti.node.calls.membership.term_resets`. Master candidates get a higher term from the
+watcher.
 """
 
 import logging
@@ -12,9 +13,10 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from ganeti import errors, rpc
-from ganeti.clock import Clock
-from ganeti.objects import Snapshot
+from ganeti.base import errors
+from ganeti.base.clock import Clock
+from ganeti.model.objects import Snapshot
+from ganeti.protocols import rpc
 from ganeti.store import Store
 
 _log = logging.getLogger(__name__)

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ganeti import errors, iallocator, objects, opcodes, query
-from ganeti.constants import ecodes
-from ganeti.masterd.calls import Later, method
-from ganeti.masterd.deps import MasterDeps
-from ganeti.objects import allocators, lookup
-from ganeti.query import cluster_info
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.daemons.masterd.deps import MasterDeps
+from ganeti.daemons.masterd.methods.calls import Later, method
+from ganeti.master import iallocator, query
+from ganeti.master.query import cluster_info
+from ganeti.model import objects, opcodes
+from ganeti.model.objects import allocators, lookup
 
 if TYPE_CHECKING:
-    from ganeti.htools.model.cluster import Cluster
+    from ganeti.decisions.htools.model.cluster import Cluster
 
 
 class BalanceRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -151,10 +153,10 @@ def _plan(deps: MasterDeps, request: BalanceRequest) -> dict[str, Any]:
     # Imported here, because numpy takes a while to load and most masters never need it.
     import numpy as np
 
-    from ganeti.htools.balance import greedy, plan
-    from ganeti.htools.model.cluster import DataError
-    from ganeti.htools.model.loaders import query as loaders_query
-    from ganeti.htools.rules.move_constraints import MoveOptions
+    from ganeti.decisions.htools.balance import greedy, plan
+    from ganeti.decisions.htools.model.cluster import DataError
+    from ganeti.decisions.htools.model.loaders import query as loaders_query
+    from ganeti.decisions.htools.rules.move_constraints import MoveOptions
 
     tables = {
         kind: loaders_query.objects(
@@ -227,8 +229,8 @@ def _loaded(cluster: "Cluster", loads: Mapping[str, float]) -> "Cluster":
     Raises:
         DataError: a node that is not offline has none.
     """
-    from ganeti.htools.model.cluster import DataError
-    from ganeti.htools.model.loaders import mond
+    from ganeti.decisions.htools.model.cluster import DataError
+    from ganeti.decisions.htools.model.loaders import mond
 
     reports = {node: {"cpu_total": load} for node, load in loads.items()}
     if missing := mond.missing(cluster, reports, mond.CPU):
@@ -244,8 +246,8 @@ def _loaded_by_guest(
     Raises:
         DataError: a node that is not offline, or an instance that runs, has none.
     """
-    from ganeti.htools.model.cluster import DataError
-    from ganeti.htools.model.loaders import mond
+    from ganeti.decisions.htools.model.cluster import DataError
+    from ganeti.decisions.htools.model.loaders import mond
 
     if missing := mond.missing(cluster, loads, mond.XEN):
         raise DataError(f"node {missing[0]}: wanted the load of its guests, found none")

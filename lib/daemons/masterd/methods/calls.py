@@ -15,11 +15,11 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from ganeti import errors
-from ganeti.luxi.server import Call
-from ganeti.masterd import audit
-from ganeti.masterd.deps import MasterDeps
-from ganeti.masterd.stalls import Stalls
+from ganeti.base import errors
+from ganeti.daemons.masterd import audit
+from ganeti.daemons.masterd.deps import MasterDeps
+from ganeti.daemons.masterd.stalls import Stalls
+from ganeti.protocols.luxi.server import Call
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Later:
         convert: returns the wire form.
         can_cancel: cancel the future when the client disconnects.
         committing: the part that waits for a commit, as the subject of a sentence;
-            empty if the result needs none. See `ganeti.masterd.stalls`.
+            empty if the result needs none. See `ganeti.daemons.masterd.stalls`.
     """
 
     future: "Future[Any]"

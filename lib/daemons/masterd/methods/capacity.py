@@ -8,12 +8,14 @@ from typing import Any
 
 import msgspec
 
-from ganeti import errors, iallocator, objects
-from ganeti.constants import disks, ecodes
-from ganeti.iallocator import builtin
-from ganeti.masterd.calls import Later, method
-from ganeti.masterd.deps import MasterDeps
-from ganeti.objects import allocators, lookup, params
+from ganeti.base import errors
+from ganeti.base.constants import disks, ecodes
+from ganeti.daemons.masterd.deps import MasterDeps
+from ganeti.daemons.masterd.methods.calls import Later, method
+from ganeti.master import iallocator
+from ganeti.master.iallocator import builtin
+from ganeti.model import objects
+from ganeti.model.objects import allocators, lookup, params
 
 
 class CapacityRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

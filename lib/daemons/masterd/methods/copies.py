@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ganeti.masterd.calls import Later, method
-from ganeti.masterd.deps import MasterDeps
+from ganeti.daemons.masterd.deps import MasterDeps
+from ganeti.daemons.masterd.methods.calls import Later, method
 from ganeti.store import choice
 
 

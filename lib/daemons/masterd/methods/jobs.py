@@ -4,12 +4,14 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import errors, opcodes, query
-from ganeti.constants import timeouts
-from ganeti.jqueue import Known
-from ganeti.masterd.calls import JobId, Later, Malformed, method
-from ganeti.masterd.deps import MasterDeps
-from ganeti.opcodes import Opcode
+from ganeti.base import errors
+from ganeti.base.constants import timeouts
+from ganeti.daemons.masterd.deps import MasterDeps
+from ganeti.daemons.masterd.methods.calls import JobId, Later, Malformed, method
+from ganeti.master import query
+from ganeti.master.jqueue import Known
+from ganeti.model import opcodes
+from ganeti.model.opcodes import Opcode
 
 #: Methods whose answers wait for changes of jobs.
 WAITING: Final = frozenset({"WaitForJobChange", "WaitForJobChanges"})

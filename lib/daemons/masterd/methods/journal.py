@@ -4,11 +4,11 @@ from typing import Final
 
 import msgspec
 
-from ganeti import objects
-from ganeti.masterd import automation
-from ganeti.masterd.calls import Later, method
-from ganeti.masterd.deps import MasterDeps
-from ganeti.repair.journal import Entry, Round, Selection
+from ganeti.daemons.masterd import automation
+from ganeti.daemons.masterd.deps import MasterDeps
+from ganeti.daemons.masterd.methods.calls import Later, method
+from ganeti.decisions.repair.journal import Entry, Round, Selection
+from ganeti.model import objects
 
 #: The request that waits for a commit, as the subject of a sentence.
 _CHANGE: Final = "The entry of the journal"

@@ -4,13 +4,13 @@ from typing import Final
 
 import msgspec
 
-from ganeti import errors
-from ganeti.constants import ecodes
-from ganeti.masterd.calls import Later, method
-from ganeti.masterd.deps import MasterDeps
-from ganeti.masterd.maintenance_state import RoundJob
-from ganeti.repair.incidents import MaintenanceState
-from ganeti.repair.journal import Round
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.daemons.masterd.deps import MasterDeps
+from ganeti.daemons.masterd.maintenance_state import RoundJob
+from ganeti.daemons.masterd.methods.calls import Later, method
+from ganeti.decisions.repair.incidents import MaintenanceState
+from ganeti.decisions.repair.journal import Round
 
 #: The request that waits for a commit, as the subject of a sentence.
 _CHANGE: Final = "The change of the maintenance state"

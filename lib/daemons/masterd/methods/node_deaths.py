@@ -5,16 +5,14 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ganeti import errors
-from ganeti.constants import disks, ecodes
-from ganeti.constants import oob as oob_constants
-from ganeti.jqueue import Job
-from ganeti.masterd import automation
-from ganeti.masterd.calls import Later, method
-from ganeti.masterd.deps import MasterDeps
-from ganeti.objects import Node, Snapshot, params
-from ganeti.repair.journal import Round, first_error
-from ganeti.repair.node_lives import (
+from ganeti.base import errors
+from ganeti.base.constants import disks, ecodes
+from ganeti.base.constants.protocols import oob as oob_constants
+from ganeti.daemons.masterd import automation
+from ganeti.daemons.masterd.deps import MasterDeps
+from ganeti.daemons.masterd.methods.calls import Later, method
+from ganeti.decisions.repair.journal import Round, first_error
+from ganeti.decisions.repair.node_lives import (
     Death,
     DeathJob,
     DeathState,
@@ -23,7 +21,9 @@ from ganeti.repair.node_lives import (
     MarkedNode,
     NodeView,
 )
-from ganeti.rpc.runner import node_port
+from ganeti.master.jqueue import Job
+from ganeti.model.objects import Node, Snapshot, params
+from ganeti.protocols.rpc.runner import node_port
 
 #: The request that waits for a commit, as the subject of a sentence.
 _CHANGE: Final = "The change of deaths of nodes"

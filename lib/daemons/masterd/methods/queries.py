@@ -4,15 +4,17 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any, Final
 
-from ganeti import errors, objects, qlang, query
-from ganeti.constants import ecodes
-from ganeti.constants import query as c
-from ganeti.luxi.server import Encoded
-from ganeti.masterd import cluster_facts
-from ganeti.masterd.calls import JobId, Later, Malformed, method
-from ganeti.masterd.deps import MasterDeps
-from ganeti.objects import lookup
-from ganeti.query import cluster_info
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.constants import query as c
+from ganeti.daemons.masterd import cluster_facts
+from ganeti.daemons.masterd.deps import MasterDeps
+from ganeti.daemons.masterd.methods.calls import JobId, Later, Malformed, method
+from ganeti.master import query
+from ganeti.master.query import cluster_info
+from ganeti.model import objects, qlang
+from ganeti.model.objects import lookup
+from ganeti.protocols.luxi.server import Encoded
 
 
 def _ask(executor: Executor, function: Callable[..., Any], *args: Any) -> Later:

@@ -3,12 +3,13 @@
 import uuid
 from typing import Any, Final
 
-from ganeti import errors, objects, qlang
-from ganeti.constants import ecodes, timeouts
-from ganeti.jqueue import filters
-from ganeti.masterd import cluster_facts
-from ganeti.masterd.calls import Later, Malformed, method
-from ganeti.masterd.deps import MasterDeps
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, timeouts
+from ganeti.daemons.masterd import cluster_facts
+from ganeti.daemons.masterd.deps import MasterDeps
+from ganeti.daemons.masterd.methods.calls import Later, Malformed, method
+from ganeti.decisions.jobs import filters
+from ganeti.model import objects, qlang
 
 #: Fields that predicates may use; the third kind may use any field of the opcode.
 _PREDICATES: Final = {

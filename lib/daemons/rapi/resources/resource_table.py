@@ -5,8 +5,12 @@ import urllib.parse
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from ganeti.rapi import resources_cluster, resources_instances, resources_nodes
-from ganeti.rapi.model import Resource
+from ganeti.daemons.rapi.model import Resource
+from ganeti.daemons.rapi.resources import (
+    resources_cluster,
+    resources_instances,
+    resources_nodes,
+)
 
 #: One row per path and method.
 RESOURCES: Final[tuple[Resource, ...]] = (
@@ -53,7 +57,7 @@ def find(path: str) -> PathMatch | None:
     """Return the resources of a path, None if there is no such path.
 
     Args:
-        path: its parts are in the form of `ganeti.rapi.model.segment`.
+        path: its parts are in the form of `ganeti.daemons.rapi.model.segment`.
     """
     fixed = _FIXED.get(path)
     if fixed is not None:

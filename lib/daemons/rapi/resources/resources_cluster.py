@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from ganeti.rapi import bodies, fields, model
-from ganeti.rapi.model import (
+from ganeti.daemons.rapi import bodies, fields, model
+from ganeti.daemons.rapi.model import (
     BULK,
     REASON,
     Argument,
@@ -13,7 +13,7 @@ from ganeti.rapi.model import (
     Resource,
     reading,
 )
-from ganeti.rapi.tags import tag_resources
+from ganeti.daemons.rapi.resources.tags import tag_resources
 
 #: Features that clients look for before they use them.
 FEATURES: Final = (

@@ -2,9 +2,17 @@
 
 from typing import Any, Final
 
-from ganeti.rapi import bodies, fields, model, requests
-from ganeti.rapi.model import DRY_RUN, FORCE, REASON, Argument, Body, Job, Resource
-from ganeti.rapi.tags import tag_resources
+from ganeti.daemons.rapi import bodies, fields, model, requests
+from ganeti.daemons.rapi.model import (
+    DRY_RUN,
+    FORCE,
+    REASON,
+    Argument,
+    Body,
+    Job,
+    Resource,
+)
+from ganeti.daemons.rapi.resources.tags import tag_resources
 
 _ALL: Final = "/2/instances"
 _ONE: Final = "/2/instances/[instance_name]"

@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from ganeti.rapi import bodies, fields, model, requests
-from ganeti.rapi.model import (
+from ganeti.daemons.rapi import bodies, fields, model, requests
+from ganeti.daemons.rapi.model import (
     BULK,
     DRY_RUN,
     FORCE,
@@ -15,7 +15,7 @@ from ganeti.rapi.model import (
     Kind,
     Resource,
 )
-from ganeti.rapi.tags import tag_resources
+from ganeti.daemons.rapi.resources.tags import tag_resources
 
 _NODE: Final = "/2/nodes/[node_name]"
 _GROUP: Final = "/2/groups/[group_name]"

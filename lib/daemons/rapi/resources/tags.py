@@ -1,7 +1,7 @@
 """Resources of tags, the same for every kind of object."""
 
-from ganeti.rapi import model
-from ganeti.rapi.model import Argument, Body, Job, Kind, Resource
+from ganeti.daemons.rapi import model
+from ganeti.daemons.rapi.model import Argument, Body, Job, Kind, Resource
 
 _TAG = Argument(
     name="tag",

@@ -16,11 +16,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ganeti.constants import forms, hvparams, params
-from ganeti.constants.misc import UUID_REGEX
-from ganeti.opcodes import codec
-from ganeti.rapi import model
-from ganeti.rapi.model import Resource
+from ganeti.base.constants.misc import UUID_REGEX
+from ganeti.base.constants.parameters import forms, hvparams, params
+from ganeti.daemons.rapi import model
+from ganeti.daemons.rapi.model import Resource
+from ganeti.model.opcodes import codec
 
 _UUID: Final = re.compile(UUID_REGEX, re.IGNORECASE)
 _METHODS: Final = frozenset({"get", "put", "post", "delete"})

@@ -18,10 +18,10 @@ import threading
 from http import HTTPStatus
 from typing import Final
 
-from ganeti.clock import Clock
-from ganeti.rapi import users
-from ganeti.rapi.problems import Refused, bad_request
-from ganeti.rapi.throttle import Buckets
+from ganeti.base.clock import Clock
+from ganeti.daemons.rapi.problems import Refused, bad_request
+from ganeti.daemons.rapi.rights import users
+from ganeti.daemons.rapi.rights.throttle import Buckets
 
 _log = logging.getLogger(__name__)
 

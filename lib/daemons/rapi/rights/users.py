@@ -4,8 +4,8 @@ A line is ``NAME PASSWORD [OPTION,OPTION...]`` as in Ganeti. The password is cle
 ``{CLEARTEXT}secret``, or ``{HA1}`` with the MD5 digest of ``name:realm:password``; the
 options are ``read`` and ``write``. Not in Ganeti are ``{SCRYPT}`` hashes, ``{TOKEN}``
 digests of bearer tokens, roles, and options that apply to some paths only; see
-`ganeti.rapi.access`. Ganeti refuses unknown schemes and ignores unknown options, so it
-grants nothing that such a line does not mean.
+`ganeti.daemons.rapi.rights.access`. Ganeti refuses unknown schemes and ignores unknown
+options, so it grants nothing that such a line does not mean.
 
 Nothing here reads files or clocks.
 """
@@ -18,7 +18,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from ganeti.rapi.access import Rights, RightsError, parse_rights
+from ganeti.daemons.rapi.rights.access import Rights, RightsError, parse_rights
 
 REALM: Final = "Ganeti Remote API"
 #: Lines with a scheme in braces before the password.

@@ -1,4 +1,4 @@
-"""Changes of the users file's text, and a view of it; see `ganeti.rapi.users`.
+"""Changes of the users file's text, and a view of it; see `rights.users`.
 
 Comments, empty lines and the lines of other users stay as they are. Nothing here reads
 files or clocks.
@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from ganeti.rapi import users
+from ganeti.daemons.rapi.rights import users
 
 #: Names that a line can start with and that basic authentication can send.
 _NAME: Final = re.compile(r"[A-Za-z0-9_.+-][A-Za-z0-9_.+@-]{0,127}")

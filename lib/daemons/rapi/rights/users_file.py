@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from ganeti import errors
-from ganeti.rapi import users
-from ganeti.utils import files, filewatch
+from ganeti.base import errors
+from ganeti.base.filesystem import files, filewatch
+from ganeti.daemons.rapi.rights import users
 
 _log = logging.getLogger(__name__)
 

@@ -11,13 +11,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ganeti.htools.model import formatting
-from ganeti.htools.model.cluster import NONE, Group, Instance
-from ganeti.htools.model.policy import AllocPolicy
-from ganeti.htools.n1.check import GlobalN1
-from ganeti.htools.rules import constraints
-from ganeti.htools.score import placement
-from ganeti.htools.state.node_state import ClusterState
+from ganeti.decisions.htools.model import formatting
+from ganeti.decisions.htools.model.cluster import NONE, Group, Instance
+from ganeti.decisions.htools.model.policy import AllocPolicy
+from ganeti.decisions.htools.n1.check import GlobalN1
+from ganeti.decisions.htools.rules import constraints
+from ganeti.decisions.htools.score import placement
+from ganeti.decisions.htools.state.node_state import ClusterState
 
 Places = npt.NDArray[np.intp]
 Floats = npt.NDArray[np.float64]

@@ -12,11 +12,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ganeti.htools.alloc import allocate
-from ganeti.htools.model.cluster import NONE, Cluster, Instance
-from ganeti.htools.model.policy import AllocPolicy, Spec
-from ganeti.htools.rules import constraints
-from ganeti.htools.state.node_state import ClusterState
+from ganeti.decisions.htools.alloc import allocate
+from ganeti.decisions.htools.model.cluster import NONE, Cluster, Instance
+from ganeti.decisions.htools.model.policy import AllocPolicy, Spec
+from ganeti.decisions.htools.rules import constraints
+from ganeti.decisions.htools.state.node_state import ClusterState
 
 Flags = npt.NDArray[np.bool_]
 

@@ -10,12 +10,12 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ganeti.htools.alloc import allocate
-from ganeti.htools.model.cluster import EXTERNAL_TEMPLATES, NONE
-from ganeti.htools.n1.check import GlobalN1
-from ganeti.htools.rules import constraints
-from ganeti.htools.score import placement
-from ganeti.htools.state.node_state import ClusterState
+from ganeti.decisions.htools.alloc import allocate
+from ganeti.decisions.htools.model.cluster import EXTERNAL_TEMPLATES, NONE
+from ganeti.decisions.htools.n1.check import GlobalN1
+from ganeti.decisions.htools.rules import constraints
+from ganeti.decisions.htools.score import placement
+from ganeti.decisions.htools.state.node_state import ClusterState
 
 Places = npt.NDArray[np.intp]
 _NO_SCORES: Final = np.zeros(0)

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 import msgspec
 import numpy as np
 
-from ganeti.htools.alloc import evacuate, refusals
-from ganeti.htools.model.cluster import EXTERNAL_TEMPLATES, Instance
-from ganeti.htools.n1.check import GlobalN1
-from ganeti.htools.rules import constraints
-from ganeti.htools.rules.reasons import Reason
-from ganeti.htools.state.node_state import ClusterState
+from ganeti.decisions.htools.alloc import evacuate, refusals
+from ganeti.decisions.htools.model.cluster import EXTERNAL_TEMPLATES, Instance
+from ganeti.decisions.htools.n1.check import GlobalN1
+from ganeti.decisions.htools.rules import constraints
+from ganeti.decisions.htools.rules.reasons import Reason
+from ganeti.decisions.htools.state.node_state import ClusterState
 
 #: A possible placement: score with it, node, role of the node.
 Other = tuple[float, int, str]

@@ -10,12 +10,12 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from ganeti.htools.model.cluster import NONE, Instance
-from ganeti.htools.model.policy import AllocPolicy
-from ganeti.htools.n1.check import GlobalN1
-from ganeti.htools.rules import constraints
-from ganeti.htools.rules.reasons import Reason
-from ganeti.htools.state.node_state import ClusterState
+from ganeti.decisions.htools.model.cluster import NONE, Instance
+from ganeti.decisions.htools.model.policy import AllocPolicy
+from ganeti.decisions.htools.n1.check import GlobalN1
+from ganeti.decisions.htools.rules import constraints
+from ganeti.decisions.htools.rules.reasons import Reason
+from ganeti.decisions.htools.state.node_state import ClusterState
 
 _MORE: Final = "more than"
 _RELATIONS: Final = {">": _MORE, ">=": "at least", "<=": "at most"}

@@ -11,13 +11,13 @@ from typing import Final
 
 import msgspec
 
-from ganeti.htools.balance.search import NEAR, MoveSearch, Scored
-from ganeti.htools.model.cluster import NONE
-from ganeti.htools.rules import moves
-from ganeti.htools.rules.move_constraints import MoveOptions
-from ganeti.htools.rules.moves import Move
-from ganeti.htools.score import components
-from ganeti.htools.state.node_state import ClusterState
+from ganeti.decisions.htools.balance.search import NEAR, MoveSearch, Scored
+from ganeti.decisions.htools.model.cluster import NONE
+from ganeti.decisions.htools.rules import moves
+from ganeti.decisions.htools.rules.move_constraints import MoveOptions
+from ganeti.decisions.htools.rules.moves import Move
+from ganeti.decisions.htools.score import components
+from ganeti.decisions.htools.state.node_state import ClusterState
 
 #: Most times that a plan looks for pairs: each takes as long as 20 rounds.
 _MOST_PAIRS: Final = 100

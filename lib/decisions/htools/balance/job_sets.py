@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ganeti.htools.balance.greedy import BalanceStep
-from ganeti.htools.model.cluster import NONE, Instance
-from ganeti.htools.rules.moves import MoveKind
+from ganeti.decisions.htools.balance.greedy import BalanceStep
+from ganeti.decisions.htools.model.cluster import NONE, Instance
+from ganeti.decisions.htools.rules.moves import MoveKind
 
 _SCRIPT_HEAD = """\
 #!/bin/sh

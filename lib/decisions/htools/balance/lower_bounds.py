@@ -25,21 +25,21 @@ Both parts are kept from move to move. After a move the parts of touched nodes a
 the instances there are computed again; all other bounds stay valid for the moments of
 the secants and are lowered by one number, the slack. All bounds are computed again with
 new secants when the slack makes too many moves look good. Tests:
-test/py/unit/htools/balance/test_bound_terms.py.
+test/py/unit/decisions/htools/balance/test_bound_terms.py.
 """
 
 from typing import Final
 
 import numpy as np
 
-from ganeti.htools.balance.refined import RefinedBounds
-from ganeti.htools.balance.secants import SecantBounds, SizeDeltas
-from ganeti.htools.balance.targets import Targets
-from ganeti.htools.model.cluster import NONE
-from ganeti.htools.rules.move_constraints import ROLE_CHANGES, MoveArrays
-from ganeti.htools.rules.moves import MoveKind
-from ganeti.htools.score.move_estimates import MoveEstimator
-from ganeti.htools.state.instance_deltas import Bools, Floats, Ints
+from ganeti.decisions.htools.balance.refined import RefinedBounds
+from ganeti.decisions.htools.balance.secants import SecantBounds, SizeDeltas
+from ganeti.decisions.htools.balance.targets import Targets
+from ganeti.decisions.htools.model.cluster import NONE
+from ganeti.decisions.htools.rules.move_constraints import ROLE_CHANGES, MoveArrays
+from ganeti.decisions.htools.rules.moves import MoveKind
+from ganeti.decisions.htools.score.move_estimates import MoveEstimator
+from ganeti.decisions.htools.state.instance_deltas import Bools, Floats, Ints
 
 #: Reserved memory of nodes after a move, in MiB.
 Reserved = tuple[Floats | Ints, ...]

@@ -9,19 +9,19 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti.htools.balance import greedy, job_sets
-from ganeti.htools.balance import search as balance_search
-from ganeti.htools.model.cluster import (
+from ganeti.decisions.htools.balance import greedy, job_sets
+from ganeti.decisions.htools.balance import search as balance_search
+from ganeti.decisions.htools.model.cluster import (
     MOVABLE_TEMPLATES,
     NONE,
     Cluster,
     DataError,
     Instance,
 )
-from ganeti.htools.rules.move_constraints import MoveOptions
-from ganeti.htools.rules.reasons import Reason
-from ganeti.htools.score import components as score_components
-from ganeti.htools.state import node_state
+from ganeti.decisions.htools.rules.move_constraints import MoveOptions
+from ganeti.decisions.htools.rules.reasons import Reason
+from ganeti.decisions.htools.score import components as score_components
+from ganeti.decisions.htools.state import node_state
 
 #: Smaller changes of a component are left out of plans.
 _NOTHING: Final = 5e-9

@@ -11,11 +11,11 @@ from typing import Final
 
 import numpy as np
 
-from ganeti.htools.balance.secants import SecantBounds
-from ganeti.htools.model.cluster import NONE
-from ganeti.htools.rules.moves import MoveKind
-from ganeti.htools.score.move_estimates import MoveEstimator
-from ganeti.htools.state.instance_deltas import Bools, Floats, Ints
+from ganeti.decisions.htools.balance.secants import SecantBounds
+from ganeti.decisions.htools.model.cluster import NONE
+from ganeti.decisions.htools.rules.moves import MoveKind
+from ganeti.decisions.htools.score.move_estimates import MoveEstimator
+from ganeti.decisions.htools.state.instance_deltas import Bools, Floats, Ints
 
 #: Most changes that are kept (32 MiB).
 _MOST: Final = 1 << 22

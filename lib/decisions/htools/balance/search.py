@@ -14,15 +14,15 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from ganeti.htools.balance.lower_bounds import MoveBounds
-from ganeti.htools.model.cluster import NONE
-from ganeti.htools.rules import moves
-from ganeti.htools.rules.move_constraints import MoveOptions
-from ganeti.htools.rules.moves import Move, MoveKind
-from ganeti.htools.score import components, exact_deltas
-from ganeti.htools.score.move_estimates import MoveEstimator
-from ganeti.htools.state.instance_deltas import Bools, Floats, Ints
-from ganeti.htools.state.node_state import ClusterState
+from ganeti.decisions.htools.balance.lower_bounds import MoveBounds
+from ganeti.decisions.htools.model.cluster import NONE
+from ganeti.decisions.htools.rules import moves
+from ganeti.decisions.htools.rules.move_constraints import MoveOptions
+from ganeti.decisions.htools.rules.moves import Move, MoveKind
+from ganeti.decisions.htools.score import components, exact_deltas
+from ganeti.decisions.htools.score.move_estimates import MoveEstimator
+from ganeti.decisions.htools.state.instance_deltas import Bools, Floats, Ints
+from ganeti.decisions.htools.state.node_state import ClusterState
 
 #: Estimates nearer to the best than this are computed exactly. Estimates are good to
 #: about 1e-10, so this leaves a factor of 1000.

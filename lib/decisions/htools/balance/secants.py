@@ -32,7 +32,7 @@ eta = 2 |mu* - mu| max |D| / u, and the bound is too high by at most
 Its derivative in g has one sign while the second root is positive; where that root is
 0, it grows with g. So the ends of the range of g, and the g at which the second root
 becomes 0, give the maximum. ``slack`` is the weighted sum of these maxima. Tests:
-test/py/unit/htools/balance/test_bound_terms.py.
+test/py/unit/decisions/htools/balance/test_bound_terms.py.
 """
 
 from collections.abc import Sequence
@@ -41,9 +41,9 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from ganeti.htools.score import components
-from ganeti.htools.score.deviations import DeviationMetrics
-from ganeti.htools.state.instance_deltas import Bools, Floats, Ints
+from ganeti.decisions.htools.score import components
+from ganeti.decisions.htools.score.deviations import DeviationMetrics
+from ganeti.decisions.htools.state.instance_deltas import Bools, Floats, Ints
 
 #: Score per unit of reserved memory (share of a node) besides the deviation.
 RISE: Final = components.WEIGHT[components.RESERVED_TOTAL]

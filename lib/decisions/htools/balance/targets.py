@@ -14,10 +14,10 @@ from typing import Final
 
 import numpy as np
 
-from ganeti.htools.balance.secants import SecantBounds
-from ganeti.htools.rules.moves import MoveKind
-from ganeti.htools.score.move_estimates import MoveEstimator
-from ganeti.htools.state.instance_deltas import Bools, Floats, Ints
+from ganeti.decisions.htools.balance.secants import SecantBounds
+from ganeti.decisions.htools.rules.moves import MoveKind
+from ganeti.decisions.htools.score.move_estimates import MoveEstimator
+from ganeti.decisions.htools.state.instance_deltas import Bools, Floats, Ints
 
 #: Most entries of sizes x classes x classes; above, the least ignores classes.
 _MOST: Final = 1 << 21

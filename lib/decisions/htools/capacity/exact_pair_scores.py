@@ -11,8 +11,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ganeti.htools.capacity.node_tables import NodeTables
-from ganeti.htools.score import components
+from ganeti.decisions.htools.capacity.node_tables import NodeTables
+from ganeti.decisions.htools.score import components
 
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]

@@ -12,13 +12,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ganeti.htools.capacity.node_tables import NodeTables
-from ganeti.htools.capacity.pair_scores import PairScores
-from ganeti.htools.model.cluster import Instance
-from ganeti.htools.rules import constraints
-from ganeti.htools.score import components
-from ganeti.htools.score.components import RESERVED, RESERVED_TOTAL
-from ganeti.htools.state.node_state import ClusterState
+from ganeti.decisions.htools.capacity.node_tables import NodeTables
+from ganeti.decisions.htools.capacity.pair_scores import PairScores
+from ganeti.decisions.htools.model.cluster import Instance
+from ganeti.decisions.htools.rules import constraints
+from ganeti.decisions.htools.score import components
+from ganeti.decisions.htools.score.components import RESERVED, RESERVED_TOTAL
+from ganeti.decisions.htools.state.node_state import ClusterState
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]

@@ -8,7 +8,7 @@ nodes, a variance changes by
 
 Pairs whose estimates are within their error of the best are decided by the exact digits
 of ``capacity.exact_pair_scores``. Tests:
-test/py/unit/htools/capacity/test_table_terms.py.
+test/py/unit/decisions/htools/capacity/test_table_terms.py.
 """
 
 from typing import Final
@@ -16,14 +16,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ganeti.htools.capacity.exact_pair_scores import (
+from ganeti.decisions.htools.capacity.exact_pair_scores import (
     RESERVED,
     TOTAL,
     ExactPairScores,
 )
-from ganeti.htools.capacity.node_tables import NodeTables
-from ganeti.htools.score import components
-from ganeti.htools.score.counts import Count
+from ganeti.decisions.htools.capacity.node_tables import NodeTables
+from ganeti.decisions.htools.score import components
+from ganeti.decisions.htools.score.counts import Count
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]

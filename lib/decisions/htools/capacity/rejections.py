@@ -11,10 +11,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ganeti.htools.capacity.node_tables import ABOVE_ZERO, most_cpus
-from ganeti.htools.model.cluster import Instance
-from ganeti.htools.rules import constraints
-from ganeti.htools.state.node_state import ClusterState
+from ganeti.decisions.htools.capacity.node_tables import ABOVE_ZERO, most_cpus
+from ganeti.decisions.htools.model.cluster import Instance
+from ganeti.decisions.htools.rules import constraints
+from ganeti.decisions.htools.state.node_state import ClusterState
 
 Places = npt.NDArray[np.intp]
 Floats = npt.NDArray[np.float64]

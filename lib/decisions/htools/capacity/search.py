@@ -11,16 +11,21 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from ganeti.htools.alloc import allocate
-from ganeti.htools.capacity import filler as capacity_filler
-from ganeti.htools.capacity import tiers
-from ganeti.htools.capacity.rejections import Rejections
-from ganeti.htools.capacity.tiers import InstanceSize
-from ganeti.htools.model.cluster import MOVABLE_TEMPLATES, NONE, Cluster, Instance
-from ganeti.htools.model.policy import AllocPolicy, Policy, Spec
-from ganeti.htools.n1.check import GlobalN1
-from ganeti.htools.rules import constraints
-from ganeti.htools.state.node_state import ClusterState
+from ganeti.decisions.htools.alloc import allocate
+from ganeti.decisions.htools.capacity import filler as capacity_filler
+from ganeti.decisions.htools.capacity import tiers
+from ganeti.decisions.htools.capacity.rejections import Rejections
+from ganeti.decisions.htools.capacity.tiers import InstanceSize
+from ganeti.decisions.htools.model.cluster import (
+    MOVABLE_TEMPLATES,
+    NONE,
+    Cluster,
+    Instance,
+)
+from ganeti.decisions.htools.model.policy import AllocPolicy, Policy, Spec
+from ganeti.decisions.htools.n1.check import GlobalN1
+from ganeti.decisions.htools.rules import constraints
+from ganeti.decisions.htools.state.node_state import ClusterState
 
 #: Published batch sizes: the least of large batches, and that of small ones.
 _LEAST_BATCH: Final = 20

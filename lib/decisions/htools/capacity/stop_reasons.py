@@ -8,10 +8,14 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti.htools.alloc import refusals
-from ganeti.htools.capacity.search import CapacityOutcome, CapacitySearch, by_count
-from ganeti.htools.capacity.tiers import InstanceSize
-from ganeti.htools.rules import constraints, reasons
+from ganeti.decisions.htools.alloc import refusals
+from ganeti.decisions.htools.capacity.search import (
+    CapacityOutcome,
+    CapacitySearch,
+    by_count,
+)
+from ganeti.decisions.htools.capacity.tiers import InstanceSize
+from ganeti.decisions.htools.rules import constraints, reasons
 
 #: Ends of a run: no place is left, the limit, or nodes that failed N+1 before it.
 FULL: Final = "full"

@@ -14,8 +14,8 @@ from typing import Final, Protocol
 
 import msgspec
 
-from ganeti.htools.model.policy import Policy
-from ganeti.htools.rules import constraints
+from ganeti.decisions.htools.model.policy import Policy
+from ganeti.decisions.htools.rules import constraints
 
 
 class InstanceSize(msgspec.Struct, frozen=True):

@@ -3,8 +3,8 @@
 import msgspec
 import numpy as np
 
-from ganeti.htools.score import components
-from ganeti.htools.state.node_state import ClusterState, Floats
+from ganeti.decisions.htools.score import components
+from ganeti.decisions.htools.state.node_state import ClusterState, Floats
 
 
 class Totals(msgspec.Struct, frozen=True):

@@ -2,5 +2,5 @@
 
 Here: the reader of requests and one solver per mode. Not here: the decisions
 themselves (``alloc``, ``balance``, ``capacity``), and input and output (program
-``hail``, package ``ganeti.iallocator``).
+``hail``, package ``ganeti.master.iallocator``).
 """

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from ganeti.htools.alloc import allocate, dedicated, evacuate
-from ganeti.htools.hail import balance_request, capacity_request, request
-from ganeti.htools.model.cluster import STATIC_KVM_MIB, Cluster, Instance
-from ganeti.htools.n1.check import GlobalN1
-from ganeti.htools.rules import reasons
-from ganeti.htools.state import group_state
-from ganeti.htools.state.node_state import ClusterState
+from ganeti.decisions.htools.alloc import allocate, dedicated, evacuate
+from ganeti.decisions.htools.hail import balance_request, capacity_request, request
+from ganeti.decisions.htools.model.cluster import STATIC_KVM_MIB, Cluster, Instance
+from ganeti.decisions.htools.n1.check import GlobalN1
+from ganeti.decisions.htools.rules import reasons
+from ganeti.decisions.htools.state import group_state
+from ganeti.decisions.htools.state.node_state import ClusterState
 
 if TYPE_CHECKING:
-    from ganeti.htools.balance import plan
+    from ganeti.decisions.htools.balance import plan
 
 _NO_USE: Final = (0.0, 0.0, 0.0, 0.0)
 _OPS: Final = {
@@ -99,13 +99,13 @@ def solve(
 
 # The code that computes reasons is imported only if an explanation is requested.
 def _explain_capacity(answer: dict[str, Any]) -> list[reasons.Explanation]:
-    from ganeti.htools.hail import explain
+    from ganeti.decisions.htools.hail import explain
 
     return explain.of_capacity(answer)
 
 
 def _explain_moves(plans: Sequence["plan.GroupPlan"]) -> list[reasons.Explanation]:
-    from ganeti.htools.hail import explain
+    from ganeti.decisions.htools.hail import explain
 
     return explain.of_moves(plans)
 
@@ -175,7 +175,7 @@ class _Solver:
         return Solution(answer, self.cluster, self.state, self._explain)
 
     def _explain(self) -> list[reasons.Explanation]:
-        from ganeti.htools.hail import explain
+        from ganeti.decisions.htools.hail import explain
 
         return explain.Explainer(
             self.cluster,

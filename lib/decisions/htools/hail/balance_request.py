@@ -6,11 +6,11 @@ number of moves; the answer is an ordered list of relocations with their jobs.
 
 from typing import Any, Final
 
-from ganeti.htools.balance import greedy, plan
-from ganeti.htools.model.cluster import Cluster
-from ganeti.htools.model.json_reader import JsonPart
-from ganeti.htools.rules.move_constraints import MoveOptions
-from ganeti.htools.state.node_state import ClusterState
+from ganeti.decisions.htools.balance import greedy, plan
+from ganeti.decisions.htools.model.cluster import Cluster
+from ganeti.decisions.htools.model.json_reader import JsonPart
+from ganeti.decisions.htools.rules.move_constraints import MoveOptions
+from ganeti.decisions.htools.state.node_state import ClusterState
 
 MODE: Final = "balance"
 

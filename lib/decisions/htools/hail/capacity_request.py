@@ -10,13 +10,17 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti.htools.capacity import stop_reasons
-from ganeti.htools.capacity.search import CapacityOptions, CapacitySearch, NoRoomError
-from ganeti.htools.capacity.tiers import InstanceSize
-from ganeti.htools.model.cluster import Cluster
-from ganeti.htools.model.json_reader import JsonPart
-from ganeti.htools.model.policy import TEMPLATES
-from ganeti.htools.state.node_state import ClusterState
+from ganeti.decisions.htools.capacity import stop_reasons
+from ganeti.decisions.htools.capacity.search import (
+    CapacityOptions,
+    CapacitySearch,
+    NoRoomError,
+)
+from ganeti.decisions.htools.capacity.tiers import InstanceSize
+from ganeti.decisions.htools.model.cluster import Cluster
+from ganeti.decisions.htools.model.json_reader import JsonPart
+from ganeti.decisions.htools.model.policy import TEMPLATES
+from ganeti.decisions.htools.state.node_state import ClusterState
 
 MODE: Final = "capacity"
 

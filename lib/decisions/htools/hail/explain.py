@@ -10,15 +10,21 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from ganeti.htools.alloc import allocate, dedicated, evacuate, move_refusals, refusals
-from ganeti.htools.balance import plan as balance_plan
-from ganeti.htools.hail import request
-from ganeti.htools.model.cluster import NONE, Cluster, Instance
-from ganeti.htools.n1.check import GlobalN1
-from ganeti.htools.rules.reasons import Explanation, Reason
-from ganeti.htools.score import placement
-from ganeti.htools.state import group_state
-from ganeti.htools.state.node_state import ClusterState
+from ganeti.decisions.htools.alloc import (
+    allocate,
+    dedicated,
+    evacuate,
+    move_refusals,
+    refusals,
+)
+from ganeti.decisions.htools.balance import plan as balance_plan
+from ganeti.decisions.htools.hail import request
+from ganeti.decisions.htools.model.cluster import NONE, Cluster, Instance
+from ganeti.decisions.htools.n1.check import GlobalN1
+from ganeti.decisions.htools.rules.reasons import Explanation, Reason
+from ganeti.decisions.htools.score import placement
+from ganeti.decisions.htools.state import group_state
+from ganeti.decisions.htools.state.node_state import ClusterState
 
 #: Most possible places that are listed besides the chosen one.
 _MOST: Final = 10

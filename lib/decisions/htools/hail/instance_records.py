@@ -9,7 +9,12 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from ganeti.htools.model.cluster import MOVABLE_TEMPLATES, NONE, RUNNING, Instance
+from ganeti.decisions.htools.model.cluster import (
+    MOVABLE_TEMPLATES,
+    NONE,
+    RUNNING,
+    Instance,
+)
 
 #: Admin state in requests -> instance status.
 STATUS: Final[dict[str, str]] = {

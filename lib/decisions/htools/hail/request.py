@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti.htools.hail import instance_records
-from ganeti.htools.model.cluster import (
+from ganeti.decisions.htools.hail import instance_records
+from ganeti.decisions.htools.model.cluster import (
     EXTERNAL_TEMPLATES,
     MOVABLE_TEMPLATES,
     NONE,
@@ -22,9 +22,9 @@ from ganeti.htools.model.cluster import (
     Node,
     lookup,
 )
-from ganeti.htools.model.json_reader import JsonPart
-from ganeti.htools.model.policy import DEFAULT_POLICY, AllocPolicy, Policy
-from ganeti.htools.model.policy_reader import read_policy
+from ganeti.decisions.htools.model.json_reader import JsonPart
+from ganeti.decisions.htools.model.policy import DEFAULT_POLICY, AllocPolicy, Policy
+from ganeti.decisions.htools.model.policy_reader import read_policy
 
 _LIVE: Final = ("total_memory", "free_memory", "total_disk", "free_disk", "total_cpus")
 _STATES: Final = tuple(instance_records.STATUS)

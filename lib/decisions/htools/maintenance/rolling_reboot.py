@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
-from ganeti.htools.maintenance import graph_colouring
-from ganeti.htools.model.cluster import NONE, Cluster, DataError
-from ganeti.htools.rules import constraints, moves
-from ganeti.htools.rules.moves import Move, MoveKind
-from ganeti.htools.state.node_state import ClusterState
+from ganeti.decisions.htools.maintenance import graph_colouring
+from ganeti.decisions.htools.model.cluster import NONE, Cluster, DataError
+from ganeti.decisions.htools.rules import constraints, moves
+from ganeti.decisions.htools.rules.moves import Move, MoveKind
+from ganeti.decisions.htools.state.node_state import ClusterState
 
 
 class RebootOptions(msgspec.Struct, frozen=True):

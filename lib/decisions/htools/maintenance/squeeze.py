@@ -6,12 +6,12 @@ from typing import Final
 
 import msgspec
 
-from ganeti.htools.balance import greedy
-from ganeti.htools.model.cluster import Cluster
-from ganeti.htools.rules.move_constraints import MoveOptions
-from ganeti.htools.score import components
-from ganeti.htools.state.instance_deltas import Bools
-from ganeti.htools.state.node_state import ClusterState, derive
+from ganeti.decisions.htools.balance import greedy
+from ganeti.decisions.htools.model.cluster import Cluster
+from ganeti.decisions.htools.rules.move_constraints import MoveOptions
+from ganeti.decisions.htools.score import components
+from ganeti.decisions.htools.state.instance_deltas import Bools
+from ganeti.decisions.htools.state.node_state import ClusterState, derive
 
 #: Prefix of node tags that allow switching the node on when capacity is missing.
 STANDBY_PREFIX: Final = "htools:standby:"

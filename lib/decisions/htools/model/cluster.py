@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from ganeti.htools.model.policy import DEFAULT_POLICY, AllocPolicy, Policy
+from ganeti.decisions.htools.model.policy import DEFAULT_POLICY, AllocPolicy, Policy
 
 #: Templates whose space is part of the node's disk.
 LOCAL_TEMPLATES: Final = frozenset({"drbd", "plain"})

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ganeti.htools.model.cluster import DataError
+from ganeti.decisions.htools.model.cluster import DataError
 
 _TOO_LARGE = 1 << 62
 # Types as tuples: creating a union for each test takes longer than the test.

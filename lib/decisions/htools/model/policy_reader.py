@@ -1,7 +1,7 @@
 """Reader of policies and instance sizes in allocator requests and query answers."""
 
-from ganeti.htools.model.json_reader import JsonPart
-from ganeti.htools.model.policy import DEFAULT_POLICY, Policy, Spec
+from ganeti.decisions.htools.model.json_reader import JsonPart
+from ganeti.decisions.htools.model.policy import DEFAULT_POLICY, Policy, Spec
 
 
 def read_spec(part: JsonPart) -> Spec:

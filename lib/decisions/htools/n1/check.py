@@ -11,7 +11,8 @@ turn, each leaving cases open:
    the instances before cannot close all nodes.
 3. ``simulate``: each instance goes to its best node, one after another.
 
-Tests: test/py/unit/htools/n1/test_table_terms.py, test/py/property/test_evacuation.py.
+Tests: test/py/unit/decisions/htools/n1/test_table_terms.py,
+    test/py/property/test_evacuation.py.
 """
 
 import contextlib
@@ -23,11 +24,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ganeti.htools.model.cluster import EXTERNAL_TEMPLATES, Instance
-from ganeti.htools.n1 import evacuees, failure_tables, simulate, slot_count
-from ganeti.htools.rules import constraints
-from ganeti.htools.score import placement
-from ganeti.htools.state.node_state import ClusterState
+from ganeti.decisions.htools.model.cluster import EXTERNAL_TEMPLATES, Instance
+from ganeti.decisions.htools.n1 import evacuees, failure_tables, simulate, slot_count
+from ganeti.decisions.htools.rules import constraints
+from ganeti.decisions.htools.score import placement
+from ganeti.decisions.htools.state.node_state import ClusterState
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]

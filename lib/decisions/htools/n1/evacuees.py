@@ -12,11 +12,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ganeti.htools.model.cluster import NONE, Instance
-from ganeti.htools.score import components
-from ganeti.htools.state import amounts
-from ganeti.htools.state.columns import ROWS
-from ganeti.htools.state.node_state import ClusterState
+from ganeti.decisions.htools.model.cluster import NONE, Instance
+from ganeti.decisions.htools.score import components
+from ganeti.decisions.htools.state import amounts
+from ganeti.decisions.htools.state.columns import ROWS
+from ganeti.decisions.htools.state.node_state import ClusterState
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]

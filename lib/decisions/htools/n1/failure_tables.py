@@ -2,7 +2,7 @@
 
 A value x of n nodes that changes by c changes the variance by c (2 (x - mu) + c (1 -
 1/n)) / n. The tables hold x - mu at the start (``away``) and c per kind of instance and
-node (``changes``). Tests: test/py/unit/htools/n1/test_table_terms.py.
+node (``changes``). Tests: test/py/unit/decisions/htools/n1/test_table_terms.py.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,12 +12,12 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ganeti.htools.n1 import evacuees
-from ganeti.htools.n1.evacuees import EvacueeKinds
-from ganeti.htools.n1.slot_count import count_places
-from ganeti.htools.score import components
-from ganeti.htools.state.columns import ROWS
-from ganeti.htools.state.node_state import ClusterState
+from ganeti.decisions.htools.n1 import evacuees
+from ganeti.decisions.htools.n1.evacuees import EvacueeKinds
+from ganeti.decisions.htools.n1.slot_count import count_places
+from ganeti.decisions.htools.score import components
+from ganeti.decisions.htools.state.columns import ROWS
+from ganeti.decisions.htools.state.node_state import ClusterState
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]

@@ -11,8 +11,8 @@ the mean since, and c the change of the value: an arrival changes one column of
 ``extra``. A simulation ends early when places for the largest of the remaining
 instances are at least as many as these: a place for the largest takes any of them, and
 an arrival closes at most one of such places. Tests:
-test/py/unit/htools/n1/test_table_terms.py (terms), test/py/property/test_evacuation.py
-(against one by one).
+test/py/unit/decisions/htools/n1/test_table_terms.py (terms),
+test/py/property/test_evacuation.py (against one by one).
 """
 
 from collections.abc import Sequence
@@ -21,16 +21,16 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ganeti.htools.n1 import evacuees
-from ganeti.htools.n1.failure_tables import (
+from ganeti.decisions.htools.n1 import evacuees
+from ganeti.decisions.htools.n1.failure_tables import (
     EvacuationProgress,
     FailedNode,
     FailureTables,
     Relocated,
 )
-from ganeti.htools.n1.slot_count import count_places
-from ganeti.htools.score import components
-from ganeti.htools.score.node_views import NodeView
+from ganeti.decisions.htools.n1.slot_count import count_places
+from ganeti.decisions.htools.score import components
+from ganeti.decisions.htools.score.node_views import NodeView
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]

@@ -17,7 +17,7 @@ q(s) = max(0, ceil(R / s) - 1) instances of at least size s; memory and disk in 
   that earlier instances close, ceil(size / s) at most for each.
 
 Open cases are simulated (``n1.simulate``). Tests:
-test/py/unit/htools/n1/test_slot_count.py tries every choice of places.
+test/py/unit/decisions/htools/n1/test_slot_count.py tries every choice of places.
 """
 
 import itertools
@@ -29,7 +29,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ganeti.htools.model.cluster import Instance
+from ganeti.decisions.htools.model.cluster import Instance
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]

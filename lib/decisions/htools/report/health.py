@@ -3,10 +3,10 @@
 import msgspec
 import numpy as np
 
-from ganeti.htools.model.cluster import Cluster
-from ganeti.htools.n1.check import GlobalN1
-from ganeti.htools.score import components
-from ganeti.htools.state import node_state
+from ganeti.decisions.htools.model.cluster import Cluster
+from ganeti.decisions.htools.n1.check import GlobalN1
+from ganeti.decisions.htools.score import components
+from ganeti.decisions.htools.state import node_state
 
 
 class ClusterHealth(msgspec.Struct, frozen=True):

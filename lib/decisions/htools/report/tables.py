@@ -6,10 +6,10 @@ from typing import Final
 
 import numpy as np
 
-from ganeti.htools.model import formatting
-from ganeti.htools.model.cluster import NONE
-from ganeti.htools.score import components
-from ganeti.htools.state.node_state import ClusterState
+from ganeti.decisions.htools.model import formatting
+from ganeti.decisions.htools.model.cluster import NONE
+from ganeti.decisions.htools.score import components
+from ganeti.decisions.htools.state.node_state import ClusterState
 
 _DEFAULT: Final = (
     "status name tmem nmem imem xmem fmem umem rmem tdsk fdsk tcpu ucpu pcnt scnt pfmem"

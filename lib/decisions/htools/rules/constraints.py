@@ -11,9 +11,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ganeti.htools.model.cluster import Instance
-from ganeti.htools.model.policy import Policy, Spec
-from ganeti.htools.state.node_state import ClusterState
+from ganeti.decisions.htools.model.cluster import Instance
+from ganeti.decisions.htools.model.policy import Policy, Spec
+from ganeti.decisions.htools.state.node_state import ClusterState
 
 #: Kinds of refusals; a verdict is 0 or a position here plus one.
 KINDS: Final = (

@@ -9,9 +9,9 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from ganeti.htools.model.cluster import NONE
-from ganeti.htools.rules.moves import MoveKind
-from ganeti.htools.state.instance_deltas import (
+from ganeti.decisions.htools.model.cluster import NONE
+from ganeti.decisions.htools.rules.moves import MoveKind
+from ganeti.decisions.htools.state.instance_deltas import (
     LATER,
     Bools,
     DeltaRow,
@@ -19,7 +19,7 @@ from ganeti.htools.state.instance_deltas import (
     InstanceDeltas,
     Ints,
 )
-from ganeti.htools.state.node_state import ClusterState
+from ganeti.decisions.htools.state.node_state import ClusterState
 
 
 class MoveOptions(msgspec.Struct, frozen=True):

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from ganeti.htools.model.cluster import NONE
-from ganeti.htools.rules import constraints
-from ganeti.htools.state.node_state import ClusterState
+from ganeti.decisions.htools.model.cluster import NONE
+from ganeti.decisions.htools.rules import constraints
+from ganeti.decisions.htools.state.node_state import ClusterState
 
 
 class MoveKind(enum.IntEnum):

@@ -16,11 +16,15 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ganeti.htools.score import counts
-from ganeti.htools.score.counts import Count
-from ganeti.htools.score.tag_counts import LocationTags, RepeatedPairs, RepeatedTags
-from ganeti.htools.state.columns import ROWS
-from ganeti.htools.state.node_state import ClusterState
+from ganeti.decisions.htools.score import counts
+from ganeti.decisions.htools.score.counts import Count
+from ganeti.decisions.htools.score.tag_counts import (
+    LocationTags,
+    RepeatedPairs,
+    RepeatedTags,
+)
+from ganeti.decisions.htools.state.columns import ROWS
+from ganeti.decisions.htools.state.node_state import ClusterState
 
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]

@@ -6,9 +6,9 @@ their sums have the same digits in any order.
 
 Most counts are a sum over nodes of a function of the rows of each node:
 ``NodeCount(function, rows)`` derives all changes and bounds from the function. Other
-classes: ``score.tag_counts``. Tests: test/py/unit/htools/score/test_terms.py,
-test/py/unit/htools/score/test_placement_terms.py,
-test/py/unit/htools/balance/test_bound_terms.py.
+classes: ``score.tag_counts``. Tests: test/py/unit/decisions/htools/score/test_terms.py,
+test/py/unit/decisions/htools/score/test_placement_terms.py,
+test/py/unit/decisions/htools/balance/test_bound_terms.py.
 """
 
 import abc
@@ -17,13 +17,18 @@ from typing import Any, Final
 
 import numpy as np
 
-from ganeti import errors
-from ganeti.htools.rules.move_constraints import MoveArrays, MoveConstraints
-from ganeti.htools.rules.moves import MoveKind
-from ganeti.htools.score.node_views import EVERY, FillTables, NewInstance, NodeView
-from ganeti.htools.state.columns import ROWS
-from ganeti.htools.state.instance_deltas import Bools, Floats, Ints
-from ganeti.htools.state.node_state import ClusterState
+from ganeti.base import errors
+from ganeti.decisions.htools.rules.move_constraints import MoveArrays, MoveConstraints
+from ganeti.decisions.htools.rules.moves import MoveKind
+from ganeti.decisions.htools.score.node_views import (
+    EVERY,
+    FillTables,
+    NewInstance,
+    NodeView,
+)
+from ganeti.decisions.htools.state.columns import ROWS
+from ganeti.decisions.htools.state.instance_deltas import Bools, Floats, Ints
+from ganeti.decisions.htools.state.node_state import ClusterState
 
 #: Memory reserved on old primary, old secondary and, if it is known, target, in MiB.
 Reserved = Sequence[Floats | Ints]

@@ -9,7 +9,7 @@ and the mean moves by D / u. So
 
 which is exact but for rounding, about ten digits. The work per move is constant. Which
 moves exist and which counts they change: ``score.move_estimates``. Tests:
-test/py/unit/htools/score/test_terms.py.
+test/py/unit/decisions/htools/score/test_terms.py.
 """
 
 from typing import Final
@@ -17,10 +17,15 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from ganeti.htools.score import components
-from ganeti.htools.state.columns import ROWS
-from ganeti.htools.state.instance_deltas import DeltaRow, Floats, InstanceDeltas, Ints
-from ganeti.htools.state.node_state import ClusterState
+from ganeti.decisions.htools.score import components
+from ganeti.decisions.htools.state.columns import ROWS
+from ganeti.decisions.htools.state.instance_deltas import (
+    DeltaRow,
+    Floats,
+    InstanceDeltas,
+    Ints,
+)
+from ganeti.decisions.htools.state.node_state import ClusterState
 
 _RESERVED: Final = components.RESERVED
 #: Metrics that amounts of an instance change, and the row of each. Reserved memory is

@@ -5,7 +5,7 @@ candidates only. Digits are reproduced because amounts of nodes change by the sa
 operations in the same order as in a state (off primary, off secondary, onto primary,
 onto secondary), sums over nodes run in node order, and components are added in the
 order of their table. All moves are computed side by side. Tests:
-test/py/unit/htools/score/test_terms.py (terms),
+test/py/unit/decisions/htools/score/test_terms.py (terms),
 test/py/property/test_placement_state.py (digits).
 """
 
@@ -14,16 +14,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from ganeti.htools.model.cluster import NONE
-from ganeti.htools.rules import moves
-from ganeti.htools.rules.move_constraints import MoveOptions
-from ganeti.htools.rules.moves import Move, MoveKind
-from ganeti.htools.score import components
-from ganeti.htools.score.move_estimates import MoveEstimator
-from ganeti.htools.state import amounts
-from ganeti.htools.state.columns import ROWS
-from ganeti.htools.state.instance_deltas import Bools, Floats, Ints
-from ganeti.htools.state.node_state import ClusterState
+from ganeti.decisions.htools.model.cluster import NONE
+from ganeti.decisions.htools.rules import moves
+from ganeti.decisions.htools.rules.move_constraints import MoveOptions
+from ganeti.decisions.htools.rules.moves import Move, MoveKind
+from ganeti.decisions.htools.score import components
+from ganeti.decisions.htools.score.move_estimates import MoveEstimator
+from ganeti.decisions.htools.state import amounts
+from ganeti.decisions.htools.state.columns import ROWS
+from ganeti.decisions.htools.state.instance_deltas import Bools, Floats, Ints
+from ganeti.decisions.htools.state.node_state import ClusterState
 
 #: Nodes that a move touches: old primary, old secondary, target.
 _TOUCHED: Final = 3

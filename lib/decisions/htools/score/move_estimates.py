@@ -8,25 +8,25 @@ with g_j from ``score.deviations``, the step sum D_r of the reserved memory and 
 weight w_r of its total. The work per move is constant, whatever the number of nodes.
 Estimates are good to about ten digits, so that the best move is among those whose
 estimates are within 1e-7 of the lowest; ``balance.search`` computes these exactly.
-Tests: test/py/unit/htools/score/test_terms.py.
+Tests: test/py/unit/decisions/htools/score/test_terms.py.
 """
 
 from typing import Final
 
 import numpy as np
 
-from ganeti.htools.rules.move_constraints import (
+from ganeti.decisions.htools.rules.move_constraints import (
     MoveArrays,
     MoveConstraints,
     MoveOptions,
 )
-from ganeti.htools.rules.moves import MoveKind
-from ganeti.htools.score import components
-from ganeti.htools.score.counts import MoveChanges, Reserved
-from ganeti.htools.score.deviations import DeviationMetrics, Moments
-from ganeti.htools.score.unknown_spindles import correction
-from ganeti.htools.state.instance_deltas import Floats, Ints
-from ganeti.htools.state.node_state import ClusterState
+from ganeti.decisions.htools.rules.moves import MoveKind
+from ganeti.decisions.htools.score import components
+from ganeti.decisions.htools.score.counts import MoveChanges, Reserved
+from ganeti.decisions.htools.score.deviations import DeviationMetrics, Moments
+from ganeti.decisions.htools.score.unknown_spindles import correction
+from ganeti.decisions.htools.state.instance_deltas import Floats, Ints
+from ganeti.decisions.htools.state.node_state import ClusterState
 
 #: Whose reserved memory a kind changes, of old primary, old secondary and target.
 _KEEPING: Final = {

@@ -10,11 +10,11 @@ from typing import Any, Final, Protocol
 import msgspec
 import numpy as np
 
-from ganeti.htools.model.cluster import Instance
-from ganeti.htools.state import amounts
-from ganeti.htools.state.columns import ROWS
-from ganeti.htools.state.instance_deltas import Bools, Floats, Ints
-from ganeti.htools.state.node_state import ClusterState
+from ganeti.decisions.htools.model.cluster import Instance
+from ganeti.decisions.htools.state import amounts
+from ganeti.decisions.htools.state.columns import ROWS
+from ganeti.decisions.htools.state.instance_deltas import Bools, Floats, Ints
+from ganeti.decisions.htools.state.node_state import ClusterState
 
 #: All nodes.
 EVERY: Final = slice(None)

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ganeti.htools.model.cluster import NONE
-from ganeti.htools.rules.move_constraints import MoveArrays, MoveConstraints
-from ganeti.htools.rules.moves import MoveKind
-from ganeti.htools.score.counts import Count, MoveChanges, Reserved
-from ganeti.htools.score.node_views import FillTables, NewInstance
-from ganeti.htools.state.columns import ROWS
-from ganeti.htools.state.instance_deltas import Bools, Floats, Ints
-from ganeti.htools.state.node_state import ClusterState
+from ganeti.decisions.htools.model.cluster import NONE
+from ganeti.decisions.htools.rules.move_constraints import MoveArrays, MoveConstraints
+from ganeti.decisions.htools.rules.moves import MoveKind
+from ganeti.decisions.htools.score.counts import Count, MoveChanges, Reserved
+from ganeti.decisions.htools.score.node_views import FillTables, NewInstance
+from ganeti.decisions.htools.state.columns import ROWS
+from ganeti.decisions.htools.state.instance_deltas import Bools, Floats, Ints
+from ganeti.decisions.htools.state.node_state import ClusterState
 
 _LOCATION = ROWS.index("location")
 

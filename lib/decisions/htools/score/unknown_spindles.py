@@ -11,10 +11,16 @@ from typing import Final
 
 import numpy as np
 
-from ganeti.htools.rules.move_constraints import MoveArrays, MoveConstraints
-from ganeti.htools.score import components
-from ganeti.htools.state.instance_deltas import LATER, Bools, DeltaRow, Floats, Ints
-from ganeti.htools.state.node_state import ClusterState
+from ganeti.decisions.htools.rules.move_constraints import MoveArrays, MoveConstraints
+from ganeti.decisions.htools.score import components
+from ganeti.decisions.htools.state.instance_deltas import (
+    LATER,
+    Bools,
+    DeltaRow,
+    Floats,
+    Ints,
+)
+from ganeti.decisions.htools.state.node_state import ClusterState
 
 #: Free spindles of a node after it took an unknown number.
 _UNKNOWN: Final = -1.0

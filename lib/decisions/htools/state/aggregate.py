@@ -11,9 +11,14 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from ganeti.htools.model.cluster import LOCAL_TEMPLATES, NONE, USING_MEMORY, Instance
-from ganeti.htools.state import amounts
-from ganeti.htools.state.columns import ROWS, NodeRows
+from ganeti.decisions.htools.model.cluster import (
+    LOCAL_TEMPLATES,
+    NONE,
+    USING_MEMORY,
+    Instance,
+)
+from ganeti.decisions.htools.state import amounts
+from ganeti.decisions.htools.state.columns import ROWS, NodeRows
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]

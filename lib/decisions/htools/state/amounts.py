@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ganeti.htools.model.cluster import Instance
-from ganeti.htools.state.columns import ROWS
+from ganeti.decisions.htools.model.cluster import Instance
+from ganeti.decisions.htools.state.columns import ROWS
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from ganeti.htools.model.cluster import NONE, Instance
-from ganeti.htools.state.node_state import ClusterState
+from ganeti.decisions.htools.model.cluster import NONE, Instance
+from ganeti.decisions.htools.state.node_state import ClusterState
 
 
 def of_group(

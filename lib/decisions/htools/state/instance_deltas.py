@@ -9,11 +9,11 @@ import enum
 import numpy as np
 import numpy.typing as npt
 
-from ganeti.htools.model.cluster import EXTERNAL_TEMPLATES, NONE
-from ganeti.htools.state import amounts
-from ganeti.htools.state.aggregate import InstanceColumns
-from ganeti.htools.state.columns import ROWS
-from ganeti.htools.state.node_state import ClusterState
+from ganeti.decisions.htools.model.cluster import EXTERNAL_TEMPLATES, NONE
+from ganeti.decisions.htools.state import amounts
+from ganeti.decisions.htools.state.aggregate import InstanceColumns
+from ganeti.decisions.htools.state.columns import ROWS
+from ganeti.decisions.htools.state.node_state import ClusterState
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -13,10 +13,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ganeti.htools.model.cluster import Cluster, Instance
-from ganeti.htools.state import amounts
-from ganeti.htools.state.aggregate import InstanceColumns, columns_of
-from ganeti.htools.state.columns import ROWS, NodeRows
+from ganeti.decisions.htools.model.cluster import Cluster, Instance
+from ganeti.decisions.htools.state import amounts
+from ganeti.decisions.htools.state.aggregate import InstanceColumns, columns_of
+from ganeti.decisions.htools.state.columns import ROWS, NodeRows
 
 _EXCLUSION: Final = "htools:iextags:"
 _LOCATION: Final = "htools:nlocation:"

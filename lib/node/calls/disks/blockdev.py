@@ -1,7 +1,7 @@
 """Procedures for disks: ``blockdev_*`` and ``bdev_sizes``.
 
 The procedures convert arguments, look up the driver and convert its result; the disk
-types are implemented in `ganeti.storage`.
+types are implemented in `ganeti.node.storage`.
 """
 
 import contextlib
@@ -10,15 +10,16 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ganeti import errors, storage
-from ganeti.backend import disk_links
-from ganeti.backend.registry import LocalNode, procedure
-from ganeti.constants import disks as disk_constants
-from ganeti.objects.filled import DiskX, InstanceX
-from ganeti.storage import drbd_commands
-from ganeti.storage.base import MIB
-from ganeti.storage.drbd_state import Mirror
-from ganeti.storage.mirrors import MirrorDisk
+from ganeti.base import errors
+from ganeti.base.constants import disks as disk_constants
+from ganeti.model.objects.filled import DiskX, InstanceX
+from ganeti.node import storage
+from ganeti.node.calls.disks import disk_links
+from ganeti.node.calls.registry import LocalNode, procedure
+from ganeti.node.storage import drbd_commands
+from ganeti.node.storage.base import MIB
+from ganeti.node.storage.drbd_state import Mirror
+from ganeti.node.storage.mirrors import MirrorDisk
 
 
 def _device(node: LocalNode, disk: DiskX) -> storage.Device:

@@ -4,10 +4,11 @@ import contextlib
 import os
 from collections.abc import Callable
 
-from ganeti import errors, pathutils, storage
-from ganeti.hypervisor.base import check_instance_name
-from ganeti.objects.filled import DiskX
-from ganeti.process import Runner
+from ganeti.base import errors, pathutils
+from ganeti.base.process import Runner
+from ganeti.model.objects.filled import DiskX
+from ganeti.node import storage
+from ganeti.node.hypervisor.base import check_instance_name
 
 
 def directory(paths: pathutils.Paths) -> str:

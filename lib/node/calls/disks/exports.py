@@ -16,14 +16,15 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import _buildconf, errors
-from ganeti.backend.registry import LocalNode, procedure
-from ganeti.constants import export as constants
-from ganeti.hypervisor.base import check_instance_name
-from ganeti.objects import export_info as descriptions
-from ganeti.objects.filled import DiskX, InstanceX
-from ganeti.storage import allowed
-from ganeti.utils import files
+from ganeti import _buildconf
+from ganeti.base import errors
+from ganeti.base.constants.protocols import export as constants
+from ganeti.base.filesystem import files
+from ganeti.model.objects import export_info as descriptions
+from ganeti.model.objects.filled import DiskX, InstanceX
+from ganeti.node.calls.registry import LocalNode, procedure
+from ganeti.node.hypervisor.base import check_instance_name
+from ganeti.node.storage import allowed
 
 _NEW: Final = ".new"
 _OLD: Final = ".old"

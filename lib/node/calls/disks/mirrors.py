@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from ganeti import errors, storage
-from ganeti.backend.registry import LocalNode, procedure
-from ganeti.objects.filled import DiskX
-from ganeti.storage import drbd_tools
-from ganeti.storage.mirrors import MirrorDisk
+from ganeti.base import errors
+from ganeti.model.objects.filled import DiskX
+from ganeti.node import storage
+from ganeti.node.calls.registry import LocalNode, procedure
+from ganeti.node.storage import drbd_tools
+from ganeti.node.storage.mirrors import MirrorDisk
 
 
 def _mirror(node: LocalNode, disk: DiskX) -> MirrorDisk:

@@ -3,10 +3,10 @@
 import logging
 from typing import Any
 
-from ganeti import errors
-from ganeti.backend.registry import LocalNode, procedure
-from ganeti.constants import storage as words
-from ganeti.storage import files, lvm_units, providers, space
+from ganeti.base import errors
+from ganeti.base.constants import storage as words
+from ganeti.node.calls.registry import LocalNode, procedure
+from ganeti.node.storage import files, lvm_units, providers, space
 
 logger = logging.getLogger(__name__)
 

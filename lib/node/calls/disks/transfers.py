@@ -22,18 +22,20 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from ganeti import errors, storage
-from ganeti.backend import exports, os_scripts
-from ganeti.backend.crypto import transfer_certificate
-from ganeti.backend.registry import LocalNode, procedure
-from ganeti.constants import disks as disk_constants
-from ganeti.constants import export as export_constants
-from ganeti.objects.filled import DiskX, InstanceX
-from ganeti.pathutils import HOSTNAME_ENV, ROOTDIR_ENV
-from ganeti.process import SAFE_PATH
-from ganeti.storage.base import MIB
-from ganeti.storage.external import ExternalDisk
-from ganeti.utils import files, pidfile
+from ganeti.base import errors
+from ganeti.base.constants import disks as disk_constants
+from ganeti.base.constants.protocols import export as export_constants
+from ganeti.base.filesystem import files, pidfile
+from ganeti.base.pathutils import HOSTNAME_ENV, ROOTDIR_ENV
+from ganeti.base.process import SAFE_PATH
+from ganeti.model.objects.filled import DiskX, InstanceX
+from ganeti.node import storage
+from ganeti.node.calls.disks import exports
+from ganeti.node.calls.os import os_scripts
+from ganeti.node.calls.registry import LocalNode, procedure
+from ganeti.node.calls.trust.crypto import transfer_certificate
+from ganeti.node.storage.base import MIB
+from ganeti.node.storage.external import ExternalDisk
 
 _log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """Procedures that list LVM's volume groups and volumes."""
 
-from ganeti.backend.registry import LocalNode, procedure
-from ganeti.storage import lvm
+from ganeti.node.calls.registry import LocalNode, procedure
+from ganeti.node.storage import lvm
 
 
 @procedure("vg_list")

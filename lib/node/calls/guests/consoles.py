@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from ganeti import errors
-from ganeti.backend.registry import LocalNode, procedure
-from ganeti.objects import consoles
-from ganeti.objects.instance import Instance
-from ganeti.objects.node import Node as NodeRecord
-from ganeti.ssh import account
+from ganeti.base import errors
+from ganeti.model.objects import consoles
+from ganeti.model.objects.instance import Instance
+from ganeti.model.objects.node import Node as NodeRecord
+from ganeti.node.calls.registry import LocalNode, procedure
+from ganeti.protocols.ssh import account
 
 _SSH_PORT = 22
 

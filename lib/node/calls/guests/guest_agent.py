@@ -2,10 +2,10 @@
 
 import contextlib
 
-from ganeti import errors
-from ganeti.backend.registry import LocalNode, procedure
-from ganeti.objects.filled import InstanceX
-from ganeti.utils import guest_addresses as addresses
+from ganeti.base import errors
+from ganeti.base.net import guest_addresses as addresses
+from ganeti.model.objects.filled import InstanceX
+from ganeti.node.calls.registry import LocalNode, procedure
 
 #: Seconds after which no further guest is asked.
 _ALL_S = 20.0

@@ -15,22 +15,22 @@ import uuid
 from collections.abc import Iterator
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.backend import (
-    disk_links,
+from ganeti.base import errors
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import HOSTNAME_ENV, ROOTDIR_ENV
+from ganeti.base.process import SAFE_PATH
+from ganeti.base.text import control_chars
+from ganeti.model.objects.filled import DiskX, InstanceX
+from ganeti.node.calls.disks import disk_links
+from ganeti.node.calls.guests import (
     helper_marks,
     helper_results,
     instances,
-    os_archives,
     reason_trail,
-    script_locks,
 )
-from ganeti.backend.registry import LocalNode, procedure
-from ganeti.hypervisor.base import AttachedDisk, check_instance_name
-from ganeti.objects.filled import DiskX, InstanceX
-from ganeti.pathutils import HOSTNAME_ENV, ROOTDIR_ENV
-from ganeti.process import SAFE_PATH
-from ganeti.utils import control_chars, files
+from ganeti.node.calls.os import os_archives, script_locks
+from ganeti.node.calls.registry import LocalNode, procedure
+from ganeti.node.hypervisor.base import AttachedDisk, check_instance_name
 
 _MIB: Final = 1024 * 1024
 #: Characters of the image program's output that an error shows.

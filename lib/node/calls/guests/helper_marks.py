@@ -6,9 +6,9 @@ instance itself removes it: that of a helper machine that nobody could end may b
 
 import os
 
-from ganeti.hypervisor.base import check_instance_name
-from ganeti.pathutils import Paths
-from ganeti.utils import files
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
+from ganeti.node.hypervisor.base import check_instance_name
 
 
 def _path(paths: Paths, name: str) -> str:

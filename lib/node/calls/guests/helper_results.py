@@ -8,7 +8,7 @@ zero byte ends the text. Documented in ``doc/os-interface.rst``.
 import re
 from typing import Any, Final
 
-from ganeti.backend import os_scripts
+from ganeti.node.calls.os import os_scripts
 
 #: Bytes at the beginning of the disk that are read.
 MAX_BYTES: Final = 64 * 1024

@@ -4,9 +4,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from ganeti import errors
-from ganeti.backend.registry import LocalNode, procedure
-from ganeti.objects.filled import DiskX, InstanceX, NicX
+from ganeti.base import errors
+from ganeti.model.objects.filled import DiskX, InstanceX, NicX
+from ganeti.node.calls.registry import LocalNode, procedure
 
 
 @procedure("hotplug_supported")

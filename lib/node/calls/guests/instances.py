@@ -1,18 +1,20 @@
 """Procedures for running instances: start, stop, reboot, query, ballooning.
 
-The master decides when to call them and how long to wait; `ganeti.hypervisor` has the
-drivers. Migration and device changes are in `migration` and `hotplug`.
+The master decides when to call them and how long to wait; `ganeti.node.hypervisor` has
+the drivers. Migration and device changes are in `migration` and `hotplug`.
 """
 
 import logging
 import threading
 from typing import Any
 
-from ganeti import errors, storage
-from ganeti.backend import disk_links, helper_marks, reason_trail
-from ganeti.backend.registry import LocalNode, procedure
-from ganeti.hypervisor import AttachedDisk, GuestState, Hypervisor, InstanceInfo
-from ganeti.objects.filled import DiskX, InstanceX
+from ganeti.base import errors
+from ganeti.model.objects.filled import DiskX, InstanceX
+from ganeti.node import storage
+from ganeti.node.calls.disks import disk_links
+from ganeti.node.calls.guests import helper_marks, reason_trail
+from ganeti.node.calls.registry import LocalNode, procedure
+from ganeti.node.hypervisor import AttachedDisk, GuestState, Hypervisor, InstanceInfo
 
 logger = logging.getLogger(__name__)
 

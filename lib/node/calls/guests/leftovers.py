@@ -11,11 +11,14 @@ import os
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from ganeti import errors, ssconf
-from ganeti.backend import disk_links, reason_trail
-from ganeti.backend.registry import LocalNode
-from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.kvm import kept, tpm
+from ganeti.base import errors
+from ganeti.node.calls.disks import disk_links
+from ganeti.node.calls.guests import reason_trail
+from ganeti.node.calls.registry import LocalNode
+from ganeti.node.hypervisor.base import NodeEffects
+from ganeti.node.hypervisor.kvm import kept
+from ganeti.node.hypervisor.kvm.devices import tpm
+from ganeti.protocols import ssconf
 
 _log = logging.getLogger(__name__)
 

@@ -5,9 +5,10 @@ from typing import Any
 
 import msgspec
 
-from ganeti.backend import disk_links, helper_marks, instances
-from ganeti.backend.registry import LocalNode, procedure
-from ganeti.objects.filled import InstanceX
+from ganeti.model.objects.filled import InstanceX
+from ganeti.node.calls.disks import disk_links
+from ganeti.node.calls.guests import helper_marks, instances
+from ganeti.node.calls.registry import LocalNode, procedure
 
 logger = logging.getLogger(__name__)
 

@@ -2,11 +2,11 @@
 
 import os
 
-from ganeti import serializer
-from ganeti.backend.registry import LocalNode
-from ganeti.hypervisor.base import check_instance_name
-from ganeti.pathutils import Paths
-from ganeti.utils import files
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
+from ganeti.model import serializer
+from ganeti.node.calls.registry import LocalNode
+from ganeti.node.hypervisor.base import check_instance_name
 
 #: First word of the entry that a node adds to the trail.
 _SOURCE = "gnt:daemon:noded"

@@ -9,13 +9,13 @@ import threading
 from collections.abc import Iterable
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.backend import master
-from ganeti.backend.registry import LastAnswer, LocalNode, procedure
-from ganeti.constants import misc
-from ganeti.hypervisor import Hypervisor
-from ganeti.ssh import authorized_keys, keys
-from ganeti.utils import files
+from ganeti.base import errors
+from ganeti.base.constants import misc
+from ganeti.base.filesystem import files
+from ganeti.node.calls.membership import master
+from ganeti.node.calls.registry import LastAnswer, LocalNode, procedure
+from ganeti.node.hypervisor import Hypervisor
+from ganeti.protocols.ssh import authorized_keys, keys
 
 _log = logging.getLogger(__name__)
 
@@ -128,7 +128,7 @@ def _forget_ssh_keys(node: LocalNode) -> None:
 
 @procedure("node_powercycle")
 def node_powercycle(node: LocalNode, hypervisor: str, hvparams: dict[str, Any]) -> str:
-    """Schedule the reset of this machine; see `ganeti.backend.power`."""
+    """Schedule the reset of this machine; see `ganeti.node.calls.power`."""
     del hvparams
     driver = node.hypervisors.get(hypervisor)
     _log.critical("power cycle requested, in %g seconds", POWERCYCLE_DELAY_S)

@@ -6,11 +6,13 @@ from typing import Final
 
 import msgspec
 
-from ganeti import errors
-from ganeti.backend import scripts
-from ganeti.backend.registry import LocalNode, procedure
-from ganeti.constants import hooks, network
-from ganeti.utils import netutils, pidfile
+from ganeti.base import errors
+from ganeti.base.constants import network
+from ganeti.base.constants.protocols import hooks
+from ganeti.base.filesystem import pidfile
+from ganeti.base.net import netutils
+from ganeti.node.calls import scripts
+from ganeti.node.calls.registry import LocalNode, procedure
 
 _MASTERD: Final = "ganeti-masterd"
 #: Options that start a master without a vote.

@@ -4,7 +4,7 @@ A master that was deposed still acts for its own term; this node refuses its cal
 term is kept in a file, so it survives restarts and the loss of the store's copy. It
 counts for one cluster certificate only: a node that joins another cluster begins at
 zero. A new authority of the same cluster takes it over. Which terms are admitted is
-`ganeti.quorum`.
+`ganeti.decisions.quorum`.
 """
 
 import dataclasses
@@ -13,9 +13,10 @@ import secrets
 import threading
 from collections.abc import Collection
 
-from ganeti import errors, serializer
-from ganeti.quorum import Term, Voters, is_credible, refusal, term_of
-from ganeti.utils import files
+from ganeti.base import errors
+from ganeti.base.filesystem import files
+from ganeti.decisions.quorum import Term, Voters, is_credible, refusal, term_of
+from ganeti.model import serializer
 
 _log = logging.getLogger(__name__)
 

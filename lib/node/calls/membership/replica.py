@@ -1,13 +1,12 @@
-"""Procedures for the store's copies on candidates; see `ganeti.store.replica`."""
+"""Procedures for the store's copies on candidates; see `copies.replica`."""
 
 from typing import Any
 
-from ganeti import errors
-from ganeti.backend.master import is_master_running
-from ganeti.backend.registry import LocalNode, procedure
-from ganeti.quorum import Term, term_of
+from ganeti.base import errors, memory
+from ganeti.decisions.quorum import Term, term_of
+from ganeti.node.calls.membership.master import is_master_running
+from ganeti.node.calls.registry import LocalNode, procedure
 from ganeti.store import choice
-from ganeti.utils import memory
 
 #: A term on the wire: its number and owner; the number alone from earlier releases.
 WireTerm = int | tuple[int, str]

@@ -4,7 +4,8 @@ A master that a minority was forced to elect can leave its term on nodes. If the
 is not below that of the master that a majority follows, these nodes refuse that one.
 The master candidates lead them back: each one that has promised the master's term
 vouches for it, and the node gives up the higher term when a majority of the candidates
-that it knows has done so. See `ganeti.backend.master_term.TermGuard.open_review`.
+that it knows has done so. See
+`ganeti.node.calls.membership.master_term.TermGuard.open_review`.
 
 A master that was deposed cannot do that: a majority has promised the later term, and
 none of these vouches for the earlier one.
@@ -13,12 +14,14 @@ none of these vouches for the earlier one.
 import re
 from typing import Final
 
-from ganeti import errors, rpc
-from ganeti.backend.registry import LocalNode, Terms, procedure
-from ganeti.constants import misc, ssh
-from ganeti.quorum import Term, term_of
+from ganeti.base import errors
+from ganeti.base.constants import misc
+from ganeti.base.constants.protocols import ssh
+from ganeti.base.net import netutils
+from ganeti.decisions.quorum import Term, term_of
+from ganeti.node.calls.registry import LocalNode, Terms, procedure
+from ganeti.protocols import rpc
 from ganeti.store import choice
-from ganeti.utils import netutils
 
 _UUID: Final = re.compile(misc.UUID_REGEX)
 _NONCE: Final = re.compile(r"[0-9a-f]{32}")

@@ -12,12 +12,14 @@ import pwd
 from collections.abc import Callable
 from typing import Any, Final
 
-from ganeti import errors, ssconf
-from ganeti.backend import leftovers
-from ganeti.backend.registry import LocalNode, procedure
-from ganeti.constants import misc
-from ganeti.rpc import wire
-from ganeti.utils import daemon_users, files, hosts_file, netutils, shared_files
+from ganeti.base import daemon_users, errors
+from ganeti.base.constants import misc
+from ganeti.base.filesystem import files, hosts_file, shared_files
+from ganeti.base.net import netutils
+from ganeti.node.calls.guests import leftovers
+from ganeti.node.calls.registry import LocalNode, procedure
+from ganeti.protocols import ssconf
+from ganeti.protocols.rpc import wire
 
 #: Files of the state directory that may be uploaded.
 _DATA_FILES: Final = (

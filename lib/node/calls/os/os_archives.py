@@ -14,12 +14,12 @@ import tarfile
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import errors, pathutils
-from ganeti.backend import os_definitions, os_environment
-from ganeti.backend.registry import LocalNode, procedure
-from ganeti.hypervisor.base import check_instance_name
-from ganeti.objects.filled import InstanceX
-from ganeti.utils import files
+from ganeti.base import errors, pathutils
+from ganeti.base.filesystem import files
+from ganeti.model.objects.filled import InstanceX
+from ganeti.node.calls.os import os_definitions, os_environment
+from ganeti.node.calls.registry import LocalNode, procedure
+from ganeti.node.hypervisor.base import check_instance_name
 
 #: Names of variables.
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")

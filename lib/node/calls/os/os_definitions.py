@@ -8,9 +8,9 @@ import dataclasses
 import os
 from typing import Any, Final
 
-from ganeti import errors, pathutils
-from ganeti.constants import os as os_constants
-from ganeti.utils import script_directories as directories
+from ganeti.base import errors, pathutils
+from ganeti.base.constants.protocols import os as os_constants
+from ganeti.base.filesystem import script_directories as directories
 
 #: First version with variants, and with parameters and a verify script.
 _API_VARIANTS: Final = 15

@@ -9,13 +9,14 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ganeti import pathutils, process, storage
-from ganeti.backend import os_definitions
-from ganeti.backend.os_definitions import OsDefinition
-from ganeti.backend.registry import LocalNode
-from ganeti.constants import disks as disk_constants
-from ganeti.objects import cloud_init
-from ganeti.objects.filled import DiskX, InstanceX, NicX
+from ganeti.base import pathutils, process
+from ganeti.base.constants import disks as disk_constants
+from ganeti.model.objects import cloud_init
+from ganeti.model.objects.filled import DiskX, InstanceX, NicX
+from ganeti.node import storage
+from ganeti.node.calls.os import os_definitions
+from ganeti.node.calls.os.os_definitions import OsDefinition
+from ganeti.node.calls.registry import LocalNode
 
 
 def core(

@@ -6,14 +6,16 @@ import os
 import time
 from typing import Any, Final
 
-from ganeti import errors, process, storage
-from ganeti.backend import os_definitions, os_environment, script_locks
-from ganeti.backend.os_definitions import OsDefinition
-from ganeti.backend.registry import LocalNode, procedure
-from ganeti.constants import os as os_constants
-from ganeti.hypervisor.base import check_instance_name
-from ganeti.objects.filled import DiskX, InstanceX
-from ganeti.utils import control_chars, files
+from ganeti.base import errors, process
+from ganeti.base.constants.protocols import os as os_constants
+from ganeti.base.filesystem import files
+from ganeti.base.text import control_chars
+from ganeti.model.objects.filled import DiskX, InstanceX
+from ganeti.node import storage
+from ganeti.node.calls.os import os_definitions, os_environment, script_locks
+from ganeti.node.calls.os.os_definitions import OsDefinition
+from ganeti.node.calls.registry import LocalNode, procedure
+from ganeti.node.hypervisor.base import check_instance_name
 
 _IMAGE: Final = os_constants.OS_IMAGE_PARAMETER
 #: The OS definition that writes an image itself, from other parameters.

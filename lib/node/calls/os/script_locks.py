@@ -10,12 +10,12 @@ import fcntl
 import os
 from collections.abc import Iterator
 
-from ganeti import errors
-from ganeti.constants.instance import OS_SCRIPT_RUNS
-from ganeti.hypervisor.base import check_instance_name
-from ganeti.objects.filled import InstanceX
-from ganeti.pathutils import Paths
-from ganeti.utils import files
+from ganeti.base import errors
+from ganeti.base.constants.instance import OS_SCRIPT_RUNS
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
+from ganeti.model.objects.filled import InstanceX
+from ganeti.node.hypervisor.base import check_instance_name
 
 
 @contextlib.contextmanager

@@ -10,11 +10,14 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from ganeti import errors, rpc, ssconf
-from ganeti.backend.registry import LocalNode, procedure
-from ganeti.constants import misc, ssh
-from ganeti.quorum import term_of
-from ganeti.utils import netutils, x509
+from ganeti.base import errors
+from ganeti.base.constants import misc
+from ganeti.base.constants.protocols import ssh
+from ganeti.base.net import netutils
+from ganeti.base.tls import x509
+from ganeti.decisions.quorum import term_of
+from ganeti.node.calls.registry import LocalNode, procedure
+from ganeti.protocols import rpc, ssconf
 
 _LIST: Final = "master_candidates_certs"
 _UUID: Final = re.compile(misc.UUID_REGEX)

@@ -5,11 +5,12 @@ import re
 import secrets
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.backend import host_keys
-from ganeti.backend.registry import LocalNode, procedure
-from ganeti.constants import ssh
-from ganeti.utils import authority, files, x509
+from ganeti.base import errors
+from ganeti.base.constants.protocols import ssh
+from ganeti.base.filesystem import files
+from ganeti.base.tls import authority, x509
+from ganeti.node.calls.registry import LocalNode, procedure
+from ganeti.node.calls.trust import host_keys
 
 _SSL: Final = "ssl"
 #: Longest validity of a transfer's certificate, in seconds.
@@ -36,7 +37,7 @@ def node_crypto_tokens(
     certificate, which nodes have only in clusters of earlier releases. ``use`` takes
     a certificate that one of both left in a file of its own into use. ``trust``
     replaces the authorities that this node trusts. SSH host keys have actions of their
-    own, see `ganeti.backend.host_keys`.
+    own, see `ganeti.node.calls.trust.host_keys`.
 
     Raises:
         ProgrammerError: unknown type, action or option.

@@ -9,11 +9,11 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from ganeti import errors
-from ganeti.backend import master
-from ganeti.backend.registry import LocalNode
-from ganeti.ssh import host_keys, keys
-from ganeti.utils import files
+from ganeti.base import errors
+from ganeti.base.filesystem import files
+from ganeti.node.calls.membership import master
+from ganeti.node.calls.registry import LocalNode
+from ganeti.protocols.ssh import host_keys, keys
 
 #: Suffix of the files of keys that wait.
 WAITING: Final = ".ganeti-new"
@@ -125,7 +125,7 @@ def _when(
 
 
 def _presented(node: LocalNode) -> tuple[str, ...]:
-    from ganeti.ssh import client
+    from ganeti.protocols.ssh import client
 
     name = node.paths.hostname
     port = node.ssconf.ssh_ports().get(name, 22)

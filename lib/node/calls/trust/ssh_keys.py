@@ -15,12 +15,14 @@ from typing import Any, Final
 
 from cryptography.hazmat.primitives import serialization
 
-from ganeti import errors
-from ganeti.backend.registry import LocalNode, procedure
-from ganeti.constants import misc
-from ganeti.constants import ssh as ssh_constants
-from ganeti.ssh import account, authorized_keys, keys, pubkeys
-from ganeti.utils import files, netutils, x509
+from ganeti.base import errors
+from ganeti.base.constants import misc
+from ganeti.base.constants.protocols import ssh as ssh_constants
+from ganeti.base.filesystem import files
+from ganeti.base.net import netutils
+from ganeti.base.tls import x509
+from ganeti.node.calls.registry import LocalNode, procedure
+from ganeti.protocols.ssh import account, authorized_keys, keys, pubkeys
 
 _log = logging.getLogger(__name__)
 #: Attempts per node; a machine that is starting may refuse the first one.
@@ -40,7 +42,7 @@ class Distribution:
     """Changes key files on this node and on others."""
 
     def __init__(self, node: LocalNode) -> None:
-        from ganeti.ssh import client
+        from ganeti.protocols.ssh import client
 
         self._paths = node.paths
         self._ssconf = node.ssconf
@@ -107,7 +109,7 @@ class Distribution:
             SshError: the node cannot be reached.
             SshUpdateError: the tool failed.
         """
-        from ganeti.ssh import client
+        from ganeti.protocols.ssh import client
 
         message = {
             ssh_constants.SSHS_CLUSTER_NAME: self._cluster,

@@ -4,14 +4,14 @@ import concurrent.futures
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ganeti import errors
-from ganeti.backend.registry import LocalNode
-from ganeti.constants import nodeverify
-from ganeti.ssh import account, authorized_keys, pubkeys
-from ganeti.utils import netutils
+from ganeti.base import errors
+from ganeti.base.constants.protocols import nodeverify
+from ganeti.base.net import netutils
+from ganeti.node.calls.registry import LocalNode
+from ganeti.protocols.ssh import account, authorized_keys, pubkeys
 
 if TYPE_CHECKING:
-    from ganeti.ssh.client import Identity
+    from ganeti.protocols.ssh.client import Identity
 
 #: Nodes that are checked in parallel.
 PARALLEL: Final = 8
@@ -28,7 +28,7 @@ def check_reach(node: LocalNode, ports: Mapping[str, int]) -> dict[str, str]:
     Returns:
         node name -> problem; nodes without a problem are left out.
     """
-    from ganeti.ssh import client
+    from ganeti.protocols.ssh import client
 
     identity = client.cluster_identity(node.paths, node.ssconf.cluster_name())
     addresses = node.ssconf.node_primary_ips()
@@ -50,7 +50,7 @@ def check_reach(node: LocalNode, ports: Mapping[str, int]) -> dict[str, str]:
 def _check_one(
     node: LocalNode, name: str, address: tuple[str, int], identity: "Identity"
 ) -> str | None:
-    from ganeti.ssh import client
+    from ganeti.protocols.ssh import client
 
     environment = account.node_environment(node.paths, name)
     with client.Client(

@@ -7,6 +7,6 @@ migration; `taps` creates NICs; `files` and `runtime` have the files of guests o
 node.
 """
 
-from ganeti.hypervisor.kvm.driver import KvmHypervisor
+from ganeti.node.hypervisor.kvm.driver import KvmHypervisor
 
 __all__ = ["KvmHypervisor"]

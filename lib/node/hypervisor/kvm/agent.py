@@ -15,11 +15,12 @@ import time
 from types import TracebackType
 from typing import Any, Final, Self
 
-from ganeti import errors
-from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.kvm import files
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.utils import guest_addresses, pidfile
+from ganeti.base import errors
+from ganeti.base.filesystem import pidfile
+from ganeti.base.net import guest_addresses
+from ganeti.node.hypervisor.base import NodeEffects
+from ganeti.node.hypervisor.kvm import files
+from ganeti.node.hypervisor.kvm.files import Files
 
 #: Seconds for an answer, and for freezing, which writes all buffers of the guest.
 ANSWER_S: Final = 2.0

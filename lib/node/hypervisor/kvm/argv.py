@@ -12,12 +12,13 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.constants import cloud_init
-from ganeti.hypervisor.kvm import devices, display, firmware, options, shares, tpm
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.hypervisor.kvm.runtime import Runtime
-from ganeti.objects.filled import InstanceX
+from ganeti.base import errors
+from ganeti.base.constants.parameters import cloud_init
+from ganeti.model.objects.filled import InstanceX
+from ganeti.node.hypervisor.kvm.devices import disks_and_nics as devices
+from ganeti.node.hypervisor.kvm.devices import display, firmware, options, shares, tpm
+from ganeti.node.hypervisor.kvm.files import Files
+from ganeti.node.hypervisor.kvm.runtime import Runtime
 
 _DAEMONIZE: Final = "-daemonize"
 _SANDBOX: Final = "-sandbox"

@@ -5,11 +5,13 @@ import stat
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.constants import hypervisors as hypervisor_constants
-from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.kvm import devices, emulator, firmware, shares, tpm
-from ganeti.utils import hv_syntax
+from ganeti.base import errors
+from ganeti.base.constants.parameters import hypervisors as hypervisor_constants
+from ganeti.base.text import hv_syntax
+from ganeti.node.hypervisor.base import NodeEffects
+from ganeti.node.hypervisor.kvm import emulator
+from ganeti.node.hypervisor.kvm.devices import disks_and_nics as devices
+from ganeti.node.hypervisor.kvm.devices import firmware, shares, tpm
 
 #: Parameters that name a file on the node.
 _FILES: Final = (

@@ -5,10 +5,12 @@ import os
 import shutil
 from typing import Final
 
-from ganeti import errors
-from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.kvm import departure, files, runtime, security, shares, taps, tpm
-from ganeti.hypervisor.kvm.files import Files
+from ganeti.base import errors
+from ganeti.node.hypervisor.base import NodeEffects
+from ganeti.node.hypervisor.kvm import files, runtime, security
+from ganeti.node.hypervisor.kvm.devices import shares, taps, tpm
+from ganeti.node.hypervisor.kvm.files import Files
+from ganeti.node.hypervisor.kvm.moving import departure
 
 _SOCKETS: Final = ("monitor", "serial", "qmp", "kvmd", "qga")
 _MARKERS: Final = ("shutdown", "frozen", "arrival", "sent", "progress")

@@ -3,10 +3,10 @@
 import os
 from typing import Final
 
-from ganeti import errors
-from ganeti.constants import hypervisors as hypervisor_constants
-from ganeti.hypervisor.kvm.qmp import Qmp
-from ganeti.utils import hv_syntax
+from ganeti.base import errors
+from ganeti.base.constants.parameters import hypervisors as hypervisor_constants
+from ganeti.base.text import hv_syntax
+from ganeti.node.hypervisor.kvm.qmp import Qmp
 
 _ALL: Final = hypervisor_constants.CPU_PINNING_ALL
 

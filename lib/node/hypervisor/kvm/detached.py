@@ -11,11 +11,11 @@ import select
 from collections.abc import Sequence
 from typing import Final
 
-from ganeti import errors
-from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.hypervisor.kvm.qmp import Qmp
-from ganeti.utils import files
+from ganeti.base import errors
+from ganeti.base.filesystem import files
+from ganeti.node.hypervisor.base import NodeEffects
+from ganeti.node.hypervisor.kvm.files import Files
+from ganeti.node.hypervisor.kvm.qmp import Qmp
 
 _POLL_S: Final = 0.02
 #: Bytes of the log that an error shows.

@@ -1,4 +1,4 @@
-"""The KVM driver: implements `ganeti.hypervisor.base` with QEMU.
+"""The KVM driver: implements `ganeti.node.hypervisor.base` with QEMU.
 
 No helper daemon detects a shutdown by the user. With ``user_shutdown`` the emulator of
 a guest that shuts down waits, and the next query of the guest creates a marker file
@@ -13,8 +13,11 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypedDict
 
-from ganeti import errors
-from ganeti.hypervisor.base import (
+from ganeti.base import errors
+from ganeti.base.filesystem import files as file_utils
+from ganeti.base.net import netlink
+from ganeti.model.objects.filled import DiskX, InstanceX, NicX
+from ganeti.node.hypervisor.base import (
     MIB,
     Arrival,
     AttachedDisk,
@@ -24,33 +27,34 @@ from ganeti.hypervisor.base import (
     MigrationStatus,
     linux_node_info,
 )
-from ganeti.hypervisor.kvm import (
+from ganeti.node.hypervisor.kvm import (
     agent,
     argv,
-    arriving,
     checks,
     cleanup,
-    departure,
-    devices,
-    display,
     emulator,
     files,
+    launch,
+    runtime,
+)
+from ganeti.node.hypervisor.kvm.devices import disks_and_nics as devices
+from ganeti.node.hypervisor.kvm.devices import (
+    display,
     firmware,
     helper_processes,
     hotplug,
-    launch,
-    layout,
-    progress,
-    runtime,
-    sending,
     shares,
     tpm,
 )
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.hypervisor.kvm.qmp import Qmp, checked, run_state
-from ganeti.objects.filled import DiskX, InstanceX, NicX
-from ganeti.utils import files as file_utils
-from ganeti.utils import netlink
+from ganeti.node.hypervisor.kvm.files import Files
+from ganeti.node.hypervisor.kvm.moving import (
+    arriving,
+    departure,
+    layout,
+    progress,
+    sending,
+)
+from ganeti.node.hypervisor.kvm.qmp import Qmp, checked, run_state
 
 #: Seconds that an emulator may take to end after ``quit``.
 _QUIT_WAIT_S = 5.0

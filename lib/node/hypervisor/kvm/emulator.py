@@ -12,11 +12,12 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import errors, serializer
-from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.kvm import options
-from ganeti.hypervisor.kvm.files import root_dir
-from ganeti.utils import files as file_utils
+from ganeti.base import errors
+from ganeti.base.filesystem import files as file_utils
+from ganeti.model import serializer
+from ganeti.node.hypervisor.base import NodeEffects
+from ganeti.node.hypervisor.kvm.devices import options
+from ganeti.node.hypervisor.kvm.files import root_dir
 
 _log = logging.getLogger(__name__)
 #: A filter that the emulator must know, for a probe that starts no guest.

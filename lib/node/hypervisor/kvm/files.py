@@ -11,10 +11,10 @@ import hashlib
 import os
 import signal
 
-from ganeti import errors, pathutils
-from ganeti.hypervisor.base import NodeEffects, check_instance_name
-from ganeti.utils import files as file_utils
-from ganeti.utils import pidfile
+from ganeti.base import errors, pathutils
+from ganeti.base.filesystem import files as file_utils
+from ganeti.base.filesystem import pidfile
+from ganeti.node.hypervisor.base import NodeEffects, check_instance_name
 
 #: Seconds that a killed emulator may take to disappear.
 _KILL_WAIT_S = 5.0

@@ -24,10 +24,10 @@ from typing import Final
 
 import msgspec
 
-from ganeti import errors, pathutils
-from ganeti.hypervisor.base import check_instance_name
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.utils import files as file_utils
+from ganeti.base import errors, pathutils
+from ganeti.base.filesystem import files as file_utils
+from ganeti.node.hypervisor.base import check_instance_name
+from ganeti.node.hypervisor.kvm.files import Files
 
 #: Largest file, and copy of one, in bytes. OVMF has 84 or 528 KiB, a TPM 10 KiB.
 _MAX_FILE: Final = 4 * 1024 * 1024

@@ -10,29 +10,24 @@ import stat
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.hypervisor import networks
-from ganeti.hypervisor.base import MIB, NodeEffects, linux_node_info
-from ganeti.hypervisor.kvm import (
-    argv,
-    cpu,
-    detached,
-    devices,
+from ganeti.base import errors
+from ganeti.base.filesystem import files as file_utils
+from ganeti.model.objects.filled import InstanceX
+from ganeti.node.hypervisor import networks
+from ganeti.node.hypervisor.base import MIB, NodeEffects, linux_node_info
+from ganeti.node.hypervisor.kvm import argv, cpu, detached, emulator, files, security
+from ganeti.node.hypervisor.kvm.devices import (
     disk_files,
-    emulator,
-    files,
     firmware,
-    security,
     seed,
     shares,
     taps,
     tpm,
 )
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.hypervisor.kvm.qmp import Qmp
-from ganeti.hypervisor.kvm.runtime import Runtime
-from ganeti.objects.filled import InstanceX
-from ganeti.utils import files as file_utils
+from ganeti.node.hypervisor.kvm.devices import disks_and_nics as devices
+from ganeti.node.hypervisor.kvm.files import Files
+from ganeti.node.hypervisor.kvm.qmp import Qmp
+from ganeti.node.hypervisor.kvm.runtime import Runtime
 
 #: Seconds that the emulator may take to open its devices and become a daemon.
 _START_TIMEOUT_S: Final = 60.0

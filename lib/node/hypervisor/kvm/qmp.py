@@ -23,7 +23,7 @@ from qemu.qmp import (
     QMPError,
 )
 
-from ganeti import errors
+from ganeti.base import errors
 
 T = TypeVar("T")
 #: Events that somebody waits for. Others are not kept, and of these only so many of at

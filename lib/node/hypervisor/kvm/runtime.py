@@ -8,11 +8,11 @@ from typing import Any, Self
 
 import msgspec
 
-from ganeti import errors
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.objects.filled import DiskX, NicX
-from ganeti.pathutils import VIRTUAL_PREFIX
-from ganeti.utils import files as file_utils
+from ganeti.base import errors
+from ganeti.base.filesystem import files as file_utils
+from ganeti.base.pathutils import VIRTUAL_PREFIX
+from ganeti.model.objects.filled import DiskX, NicX
+from ganeti.node.hypervisor.kvm.files import Files
 
 HvInfo = dict[str, Any]
 

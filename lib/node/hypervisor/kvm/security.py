@@ -6,11 +6,12 @@ import pwd
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ganeti import errors, uidpool
-from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.ssconf import SimpleStore
-from ganeti.utils import pidfile
+from ganeti.base import errors
+from ganeti.base.filesystem import pidfile
+from ganeti.node.hypervisor.base import NodeEffects
+from ganeti.node.hypervisor.kvm.files import Files
+from ganeti.protocols import uidpool
+from ganeti.protocols.ssconf import SimpleStore
 
 
 @contextlib.contextmanager

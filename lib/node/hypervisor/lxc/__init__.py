@@ -6,6 +6,6 @@ LXC's own programs do the rest; its release 4 or newer and version 2 of cgroups 
 needed. Specified in the hypervisor document, section 5.
 """
 
-from ganeti.hypervisor.lxc.driver import LxcHypervisor
+from ganeti.node.hypervisor.lxc.driver import LxcHypervisor
 
 __all__ = ["LxcHypervisor"]

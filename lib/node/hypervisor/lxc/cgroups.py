@@ -9,9 +9,9 @@ import os
 from collections.abc import Iterable
 from typing import Final
 
-from ganeti import errors
-from ganeti.hypervisor.base import MIB, NodeEffects
-from ganeti.utils import files
+from ganeti.base import errors
+from ganeti.base.filesystem import files
+from ganeti.node.hypervisor.base import MIB, NodeEffects
 
 ROOT: Final = "/sys/fs/cgroup"
 #: Controllers that containers need; limits of processors and memory.

@@ -9,11 +9,11 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.hypervisor.base import MIB, vlans
-from ganeti.hypervisor.lxc import cgroups
-from ganeti.objects.filled import InstanceX, NicX
-from ganeti.utils import hv_syntax
+from ganeti.base import errors
+from ganeti.base.text import hv_syntax
+from ganeti.model.objects.filled import InstanceX, NicX
+from ganeti.node.hypervisor.base import MIB, vlans
+from ganeti.node.hypervisor.lxc import cgroups
 
 #: Pseudo terminals of a container.
 _PTYS: Final = 255

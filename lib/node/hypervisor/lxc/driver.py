@@ -12,8 +12,11 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ganeti import errors, process
-from ganeti.hypervisor.base import (
+from ganeti.base import errors, process
+from ganeti.base.filesystem import files
+from ganeti.base.text import hv_syntax
+from ganeti.model.objects.filled import DiskX, InstanceX
+from ganeti.node.hypervisor.base import (
     AttachedDisk,
     GuestState,
     Hypervisor,
@@ -22,9 +25,7 @@ from ganeti.hypervisor.base import (
     linux_node_info,
     run_bounded,
 )
-from ganeti.hypervisor.lxc import cgroups, config, root_disk
-from ganeti.objects.filled import DiskX, InstanceX
-from ganeti.utils import files, hv_syntax
+from ganeti.node.hypervisor.lxc import cgroups, config, root_disk
 
 #: Seconds for the programs that answer immediately.
 _TIMEOUT_S: Final = 60.0

@@ -10,8 +10,8 @@ import re
 import stat
 from typing import Final
 
-from ganeti import errors
-from ganeti.hypervisor.base import AttachedDisk, NodeEffects
+from ganeti.base import errors
+from ganeti.node.hypervisor.base import AttachedDisk, NodeEffects
 
 _TIMEOUT_S: Final = 30.0
 _MAX_OUTPUT: Final = 65536

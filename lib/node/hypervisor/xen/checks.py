@@ -8,10 +8,10 @@ import stat
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import errors, process
-from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.xen import config, listing, xl
-from ganeti.utils import files
+from ganeti.base import errors, process
+from ganeti.base.filesystem import files
+from ganeti.node.hypervisor.base import NodeEffects
+from ganeti.node.hypervisor.xen import config, listing, xl
 
 _TYPE: Final = "/sys/hypervisor/type"
 #: Parameters that name a file of the node.

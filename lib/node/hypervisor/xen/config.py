@@ -9,12 +9,13 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.constants import hvparams as params_table
-from ganeti.constants import hypervisors
-from ganeti.hypervisor.base import AttachedDisk, check_instance_name
-from ganeti.objects.filled import InstanceX, NicX
-from ganeti.utils import hv_syntax, netutils
+from ganeti.base import errors
+from ganeti.base.constants.parameters import hvparams as params_table
+from ganeti.base.constants.parameters import hypervisors
+from ganeti.base.net import netutils
+from ganeti.base.text import hv_syntax
+from ganeti.model.objects.filled import InstanceX, NicX
+from ganeti.node.hypervisor.base import AttachedDisk, check_instance_name
 
 HVM: Final = "xen-hvm"
 #: Programs of earlier releases of Xen. Today, their places depend on the release, and

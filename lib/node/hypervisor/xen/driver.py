@@ -7,8 +7,10 @@ configuration file is needed only at its start.
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from ganeti import errors
-from ganeti.hypervisor.base import (
+from ganeti.base import errors
+from ganeti.base.filesystem import files
+from ganeti.model.objects.filled import DiskX, InstanceX
+from ganeti.node.hypervisor.base import (
     Arrival,
     AttachedDisk,
     GuestState,
@@ -16,10 +18,8 @@ from ganeti.hypervisor.base import (
     InstanceInfo,
     MigrationStatus,
 )
-from ganeti.hypervisor.xen import checks, config, listing, migration, nics, xl
-from ganeti.hypervisor.xen.files import DIRECTORY, Files
-from ganeti.objects.filled import DiskX, InstanceX
-from ganeti.utils import files
+from ganeti.node.hypervisor.xen import checks, config, listing, migration, nics, xl
+from ganeti.node.hypervisor.xen.files import DIRECTORY, Files
 
 #: Network script of NICs without one of their own.
 VIF_SCRIPT: Final = "vif-ganeti"

@@ -10,10 +10,10 @@ import os
 import re
 from typing import Final
 
-from ganeti import errors
-from ganeti.hypervisor.base import check_instance_name
-from ganeti.pathutils import Paths
-from ganeti.utils import files
+from ganeti.base import errors
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
+from ganeti.node.hypervisor.base import check_instance_name
 
 DIRECTORY: Final = "/etc/xen"
 #: A configuration may have the password of the display.

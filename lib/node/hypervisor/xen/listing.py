@@ -6,8 +6,8 @@ The name of a domain, and nothing else there, is the choice of whoever created i
 import re
 from typing import Any, Final, NamedTuple
 
-from ganeti import errors
-from ganeti.hypervisor.base import GuestState, InstanceInfo
+from ganeti.base import errors
+from ganeti.node.hypervisor.base import GuestState, InstanceInfo
 
 #: Domain of the node itself.
 NODE: Final = "Domain-0"

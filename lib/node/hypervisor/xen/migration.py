@@ -13,13 +13,13 @@ import signal
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.hypervisor.base import Arrival, MigrationStatus, NodeEffects
-from ganeti.hypervisor.xen import xl
-from ganeti.hypervisor.xen.files import Files
-from ganeti.pathutils import HOSTNAME_ENV, ROOTDIR_ENV
-from ganeti.process import SAFE_PATH
-from ganeti.utils import files, pidfile
+from ganeti.base import errors
+from ganeti.base.filesystem import files, pidfile
+from ganeti.base.pathutils import HOSTNAME_ENV, ROOTDIR_ENV
+from ganeti.base.process import SAFE_PATH
+from ganeti.node.hypervisor.base import Arrival, MigrationStatus, NodeEffects
+from ganeti.node.hypervisor.xen import xl
+from ganeti.node.hypervisor.xen.files import Files
 
 PROGRAM: Final = "xen-migration"
 #: Seconds until the program is in the background, and until it has ended.

@@ -10,14 +10,14 @@ import shlex
 import shutil
 from typing import TYPE_CHECKING, Final
 
-from ganeti import errors
-from ganeti.hypervisor import networks
-from ganeti.hypervisor.base import check_instance_name
-from ganeti.pathutils import Paths
-from ganeti.utils import files
+from ganeti.base import errors
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
+from ganeti.node.hypervisor import networks
+from ganeti.node.hypervisor.base import check_instance_name
 
 if TYPE_CHECKING:
-    from ganeti.objects.filled import InstanceX
+    from ganeti.model.objects.filled import InstanceX
 
 _NAME: Final = re.compile(r"[A-Z][A-Z0-9_]*")
 #: These are known only when the interface exists.

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from ganeti import errors, process
-from ganeti.hypervisor.base import NodeEffects, check_instance_name, run_bounded
-from ganeti.hypervisor.xen import listing
+from ganeti.base import errors, process
+from ganeti.node.hypervisor.base import NodeEffects, check_instance_name, run_bounded
+from ganeti.node.hypervisor.xen import listing
 
 PROGRAM: Final = "xl"
 #: Seconds for calls that answer immediately.

@@ -1,8 +1,8 @@
 """OP_CLUSTER_VERIFY: submit one job for the configuration and one per group."""
 
-from ganeti import opcodes
-from ganeti.cmdlib.base import LogicalUnit, SubmitJobs
-from ganeti.objects import lookup
+from ganeti.model import opcodes
+from ganeti.model.objects import lookup
+from ganeti.operations.base import LogicalUnit, SubmitJobs
 
 
 class ClusterVerify(LogicalUnit[opcodes.ClusterVerify]):

@@ -4,17 +4,20 @@ import os.path
 from collections.abc import Iterator
 from typing import Any
 
-from ganeti import config, errors, opcodes, store
-from ganeti.cmdlib import typed_params
-from ganeti.cmdlib.base import ALL, LogicalUnit
-from ganeti.cmdlib.cluster.verify_output import Output
-from ganeti.cmdlib.network import pools
-from ganeti.jqueue import filters
-from ganeti.locking import Level
-from ganeti.repair import node_death
+from ganeti import store
+from ganeti.base import errors
+from ganeti.base.tls import authority, x509
+from ganeti.decisions.jobs import filters
+from ganeti.decisions.repair import node_death
+from ganeti.decisions.verify import Report, cluster
+from ganeti.master import config
+from ganeti.master.locking import Level
+from ganeti.model import opcodes
+from ganeti.operations.base import ALL, LogicalUnit
+from ganeti.operations.cluster.verification.verify_output import Output
+from ganeti.operations.network import pools
+from ganeti.operations.parameters import typed_params
 from ganeti.store import choice, etcd
-from ganeti.utils import authority, x509
-from ganeti.verify import Report, cluster
 
 
 class ClusterVerifyConfig(LogicalUnit[opcodes.ClusterVerifyConfig]):

@@ -1,8 +1,8 @@
 """OP_CLUSTER_VERIFY_DISKS: submit one job per group that checks its disks."""
 
-from ganeti import opcodes
-from ganeti.cmdlib.base import LogicalUnit, SubmitJobs
-from ganeti.objects import lookup
+from ganeti.model import opcodes
+from ganeti.model.objects import lookup
+from ganeti.operations.base import LogicalUnit, SubmitJobs
 
 
 class ClusterVerifyDisks(LogicalUnit[opcodes.ClusterVerifyDisks]):

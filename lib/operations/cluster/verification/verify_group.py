@@ -3,22 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import errors, hooksmaster, iallocator, objects, opcodes
-from ganeti.cmdlib import ancillary_files
-from ganeti.cmdlib.base import LogicalUnit
-from ganeti.cmdlib.cluster import verify_request, verify_ssconf
-from ganeti.cmdlib.cluster.verify_output import Output
-from ganeti.cmdlib.group.locks import GroupLocks
-from ganeti.cmdlib.instance import checks as instance_checks
-from ganeti.cmdlib.node import oob
-from ganeti.constants import hooks, nodeverify
-from ganeti.constants import oob as constants
-from ganeti.locking import Level
-from ganeti.objects import params
-from ganeti.rpc import encode
-from ganeti.store import choice
-from ganeti.utils import netutils
-from ganeti.verify import (
+from ganeti.base import errors
+from ganeti.base.constants.protocols import hooks, nodeverify
+from ganeti.base.constants.protocols import oob as constants
+from ganeti.base.net import netutils
+from ganeti.decisions.verify import (
     Report,
     disk_files,
     exports,
@@ -30,6 +19,19 @@ from ganeti.verify import (
     nodes,
     volumes,
 )
+from ganeti.master import hooksmaster, iallocator
+from ganeti.master.locking import Level
+from ganeti.model import objects, opcodes
+from ganeti.model.objects import params
+from ganeti.operations import ancillary_files
+from ganeti.operations.base import LogicalUnit
+from ganeti.operations.cluster.verification import verify_request, verify_ssconf
+from ganeti.operations.cluster.verification.verify_output import Output
+from ganeti.operations.group.locks import GroupLocks
+from ganeti.operations.instance import checks as instance_checks
+from ganeti.operations.node import oob
+from ganeti.protocols.rpc import encode
+from ganeti.store import choice
 
 Answers = Mapping[str, Mapping[str, Any]]
 #: Seconds for the answer of an out-of-band helper; a dead controller gives none.

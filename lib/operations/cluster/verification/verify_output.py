@@ -1,7 +1,7 @@
 """Output of verification: steps, findings, notes."""
 
-from ganeti.cmdlib.base import Feedback
-from ganeti.verify import Report
+from ganeti.decisions.verify import Report
+from ganeti.operations.base import Feedback
 
 
 class Output:

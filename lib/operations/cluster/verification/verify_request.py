@@ -1,15 +1,16 @@
-"""The verification request to nodes; `ganeti.verify` evaluates the answers."""
+"""The verification request to nodes; `decisions.verify` evaluates the answers."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-from ganeti import objects, pathutils
-from ganeti.cmdlib import ancillary_files, candidate_role
-from ganeti.cmdlib.cluster import verify_ssconf
-from ganeti.constants import nodeverify
-from ganeti.objects import params
-from ganeti.rpc import wire
-from ganeti.verify import cluster, guest_files
+from ganeti.base import pathutils
+from ganeti.base.constants.protocols import nodeverify
+from ganeti.decisions.verify import cluster, guest_files
+from ganeti.model import objects
+from ganeti.model.objects import params
+from ganeti.operations import ancillary_files, candidate_role
+from ganeti.operations.cluster.verification import verify_ssconf
+from ganeti.protocols.rpc import wire
 
 #: Number of nodes of a large group to which each candidate but the master logs in.
 SSH_PEERS: Final = 3

@@ -5,11 +5,12 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ganeti import config, errors, pathutils
-from ganeti.cmdlib.base import Context
-from ganeti.constants import nodeverify, ssconf
-from ganeti.ssconf import SimpleStore, writer
-from ganeti.verify import Report, node_answer
+from ganeti.base import errors, pathutils
+from ganeti.base.constants.protocols import nodeverify, ssconf
+from ganeti.decisions.verify import Report, node_answer
+from ganeti.master import config
+from ganeti.operations.base import Context
+from ganeti.protocols.ssconf import SimpleStore, writer
 
 #: Nodes write the files shortly after the configuration changed: nodes that differ
 #: are asked again this often, after so many seconds.

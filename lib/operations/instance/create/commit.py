@@ -7,21 +7,23 @@ operating system and other parameters that take no resources. The rest is a crea
 import re
 from typing import Any, Final
 
-from ganeti import config, errors, locking, objects
-from ganeti.cmdlib import base, typed_params
-from ganeti.cmdlib.instance import (
-    checks,
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.instance import RESERVATION_LOW
+from ganeti.base.constants.protocols.os import OS_IMAGE_PARAMETER
+from ganeti.master import config, locking
+from ganeti.model import objects
+from ganeti.model.objects import lookup, params
+from ganeti.operations import base
+from ganeti.operations.instance import checks
+from ganeti.operations.instance.create import (
     create,
     create_request,
-    disk_specs,
     making,
-    mirror_specs,
     reservation,
 )
-from ganeti.constants import ecodes
-from ganeti.constants.instance import RESERVATION_LOW
-from ganeti.constants.os import OS_IMAGE_PARAMETER
-from ganeti.objects import lookup, params
+from ganeti.operations.instance.disks import disk_specs, mirror_specs
+from ganeti.operations.parameters import typed_params
 
 #: A uuid at the beginning of a name, and the rest.
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(?=\.)")

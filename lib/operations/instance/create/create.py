@@ -5,28 +5,30 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from ganeti import iallocator, locking, objects, opcodes
-from ganeti.cmdlib import allocation, cloud_init, typed_params
-from ganeti.cmdlib.instance import (
-    capacity,
-    checks,
-    combinations,
+from ganeti.base.constants import disks as disk_constants
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.protocols.os import OS_IMAGE_PARAMETER
+from ganeti.base.net import hostnames
+from ganeti.master import iallocator, locking
+from ganeti.model import objects, opcodes
+from ganeti.model.objects import lookup, params
+from ganeti.operations import allocation
+from ganeti.operations.instance import capacity, checks
+from ganeti.operations.instance.create import (
     create_request,
-    disk_specs,
     helper_install,
-    hook_env,
     making,
-    mirror_specs,
-    nic_specs,
     reservation,
+)
+from ganeti.operations.instance.devices import combinations, nic_specs
+from ganeti.operations.instance.disks import (
+    disk_specs,
+    mirror_specs,
     shared_storage,
     volumes,
 )
-from ganeti.constants import disks as disk_constants
-from ganeti.constants import ecodes
-from ganeti.constants.os import OS_IMAGE_PARAMETER
-from ganeti.objects import lookup, params
-from ganeti.utils import hostnames
+from ganeti.operations.instance.show import hook_env
+from ganeti.operations.parameters import cloud_init, typed_params
 
 
 class InstanceCreate(making.InstanceMaking):

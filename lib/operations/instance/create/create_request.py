@@ -4,12 +4,15 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from ganeti import errors, iallocator, objects, opcodes
-from ganeti.cmdlib import base, typed_params
-from ganeti.cmdlib.instance import disk_specs
-from ganeti.constants import ecodes
-from ganeti.constants import tags as tag_constants
-from ganeti.objects import lookup, params
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.constants import tags as tag_constants
+from ganeti.master import iallocator
+from ganeti.model import objects, opcodes
+from ganeti.model.objects import lookup, params
+from ganeti.operations import base
+from ganeti.operations.instance.disks import disk_specs
+from ganeti.operations.parameters import typed_params
 
 _TAG: Final = re.compile(r"^[\w.+*/:@-]+$")
 

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from ganeti import opcodes
-from ganeti.cmdlib import base
-from ganeti.cmdlib.instance import (
+from ganeti.model import opcodes
+from ganeti.operations import base
+from ganeti.operations.instance.create import (
     commit,
     create,
     import_export,

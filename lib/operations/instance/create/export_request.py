@@ -11,12 +11,14 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import errors, objects, opcodes
-from ganeti.cmdlib import typed_params
-from ganeti.constants import ecodes, forms, hvparams
-from ganeti.constants import params as constants
-from ganeti.objects import params
-from ganeti.objects.export_info import ExportedDisk, ExportInfo
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.parameters import forms, hvparams
+from ganeti.base.constants.parameters import params as constants
+from ganeti.model import objects, opcodes
+from ganeti.model.objects import params
+from ganeti.model.objects.export_info import ExportedDisk, ExportInfo
+from ganeti.operations.parameters import typed_params
 
 Warn = Callable[[str], None]
 

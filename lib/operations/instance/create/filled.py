@@ -3,11 +3,12 @@
 import abc
 from typing import Any
 
-from ganeti import errors
-from ganeti.cmdlib import allocation
-from ganeti.cmdlib.instance import common, create
-from ganeti.constants.instance import CREATION_INSTALLING
-from ganeti.rpc import encode
+from ganeti.base import errors
+from ganeti.base.constants.instance import CREATION_INSTALLING
+from ganeti.operations import allocation
+from ganeti.operations.instance import common
+from ganeti.operations.instance.create import create
+from ganeti.protocols.rpc import encode
 
 
 class _ScriptLostError(errors.OpExecError):

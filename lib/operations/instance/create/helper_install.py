@@ -13,18 +13,16 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from ganeti import errors, objects, opcodes
-from ganeti.cmdlib import base
-from ganeti.cmdlib.instance import (
-    common,
-    disks,
-    helper_machine,
-    repeated_calls,
-    transfer_watch,
-)
-from ganeti.constants import ecodes
-from ganeti.constants import hypervisors as constants
-from ganeti.rpc import encode
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.parameters import hypervisors as constants
+from ganeti.model import objects, opcodes
+from ganeti.operations import base
+from ganeti.operations.instance import common, repeated_calls
+from ganeti.operations.instance.create import helper_machine
+from ganeti.operations.instance.disks import disks_on_nodes as disks
+from ganeti.operations.instance.move import transfer_watch
+from ganeti.protocols.rpc import encode
 
 #: Disks of the helper machine before those of the instance: its own, archive, result.
 _OWN_DISKS: Final = 3

@@ -8,18 +8,14 @@ step can be repeated, also after a restart of the master daemon.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import errors, objects
-from ganeti.cmdlib import base
-from ganeti.cmdlib.instance import (
-    capacity,
-    checks,
-    common,
-    repeated_calls,
-    transfer_watch,
-)
-from ganeti.constants import ecodes
-from ganeti.objects import params
-from ganeti.rpc import encode
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.model import objects
+from ganeti.model.objects import params
+from ganeti.operations import base
+from ganeti.operations.instance import capacity, checks, common, repeated_calls
+from ganeti.operations.instance.move import transfer_watch
+from ganeti.protocols.rpc import encode
 
 #: Seconds between two questions whether it runs.
 POLL_S: Final = 2.0

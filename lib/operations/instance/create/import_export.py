@@ -5,20 +5,22 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from ganeti import _buildconf, errors, opcodes
-from ganeti.cmdlib import typed_params
-from ganeti.cmdlib.instance import (
-    common,
+from ganeti import _buildconf
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.protocols import export as constants
+from ganeti.model import opcodes
+from ganeti.model.objects import export_info, lookup
+from ganeti.operations.instance import common
+from ganeti.operations.instance.create import (
     create_request,
-    disk_transfer,
     export_request,
     filled,
     stored_exports,
 )
-from ganeti.constants import ecodes
-from ganeti.constants import export as constants
-from ganeti.objects import export_info, lookup
-from ganeti.rpc import encode
+from ganeti.operations.instance.move import disk_transfer
+from ganeti.operations.parameters import typed_params
+from ganeti.protocols.rpc import encode
 
 
 class Filling(msgspec.Struct, frozen=True):

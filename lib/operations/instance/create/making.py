@@ -9,24 +9,20 @@ from typing import Any
 
 import msgspec
 
-from ganeti import config, errors, locking, objects, opcodes
-from ganeti.cmdlib import allocation, base
-from ganeti.cmdlib.instance import (
-    capacity,
-    checks,
-    common,
-    disks,
-    helper_install,
-    mirror_specs,
-    mirrors,
-    nic_specs,
-    volumes,
-)
-from ganeti.constants import ecodes
-from ganeti.constants.instance import CREATION_INSTALLING, CREATION_INTERRUPTED
-from ganeti.constants.os import OS_IMAGE_PARAMETER
-from ganeti.objects import params
-from ganeti.rpc import encode
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.instance import CREATION_INSTALLING, CREATION_INTERRUPTED
+from ganeti.base.constants.protocols.os import OS_IMAGE_PARAMETER
+from ganeti.master import config, locking
+from ganeti.model import objects, opcodes
+from ganeti.model.objects import params
+from ganeti.operations import allocation, base
+from ganeti.operations.instance import capacity, checks, common
+from ganeti.operations.instance.create import helper_install
+from ganeti.operations.instance.devices import nic_specs
+from ganeti.operations.instance.disks import disks_on_nodes as disks
+from ganeti.operations.instance.disks import mirror_specs, mirrors, volumes
+from ganeti.protocols.rpc import encode
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,11 +2,14 @@
 
 from typing import Any
 
-from ganeti import errors, iallocator, locking, opcodes
-from ganeti.cmdlib import allocation, base
-from ganeti.cmdlib.instance import create_request, disk_specs
-from ganeti.constants import ecodes
-from ganeti.utils import messages
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.text import messages
+from ganeti.master import iallocator, locking
+from ganeti.model import opcodes
+from ganeti.operations import allocation, base
+from ganeti.operations.instance.create import create_request
+from ganeti.operations.instance.disks import disk_specs
 
 
 class InstanceMultiAlloc(base.LogicalUnit[opcodes.InstanceMultiAlloc]):

@@ -2,23 +2,20 @@
 
 from typing import Any, ClassVar, Final
 
-from ganeti import errors, opcodes
-from ganeti.cmdlib import cloud_init, typed_params
-from ganeti.cmdlib.instance import (
-    checks,
-    common,
-    disks,
-    helper_install,
-    helper_machine,
-)
-from ganeti.constants import ecodes
-from ganeti.constants.instance import (
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.instance import (
     CREATION_INSTALLING,
     CREATION_INTERRUPTED,
     OS_SCRIPT_RUNS,
 )
-from ganeti.constants.os import OS_IMAGE_PARAMETER
-from ganeti.objects import params
+from ganeti.base.constants.protocols.os import OS_IMAGE_PARAMETER
+from ganeti.model import opcodes
+from ganeti.model.objects import params
+from ganeti.operations.instance import checks, common
+from ganeti.operations.instance.create import helper_install, helper_machine
+from ganeti.operations.instance.disks import disks_on_nodes as disks
+from ganeti.operations.parameters import cloud_init, typed_params
 
 #: Fields of the record that a request may change.
 _RECORDED: Final = ("os", "osparams", "osparams_private")

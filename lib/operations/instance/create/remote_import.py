@@ -5,18 +5,14 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from ganeti import errors
-from ganeti.cmdlib import domain_secret
-from ganeti.cmdlib.instance import (
-    disk_transfer,
-    filled,
-    remote_transfer,
-    stored_exports,
-)
-from ganeti.constants import export as constants
-from ganeti.constants.jobqueue import ELOG_REMOTE_IMPORT
-from ganeti.rpc import encode
-from ganeti.utils import hostnames
+from ganeti.base import errors
+from ganeti.base.constants.jobqueue import ELOG_REMOTE_IMPORT
+from ganeti.base.constants.protocols import export as constants
+from ganeti.base.net import hostnames
+from ganeti.operations.instance.create import filled, stored_exports
+from ganeti.operations.instance.move import disk_transfer, remote_transfer
+from ganeti.operations.trust import domain_secret
+from ganeti.protocols.rpc import encode
 
 
 class Receiving(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """Reservations: forthcoming instances, their terms, and requests that are repeated.
 
 A forthcoming instance is a record whose resources count as if it existed; nothing of it
-is on any node. `ganeti.cmdlib.instance.capacity` keeps its resources free. Source:
+is on any node. `ganeti.operations.instance.capacity` keeps its resources free. Source:
 design "Instance Reservations".
 """
 
@@ -10,11 +10,13 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import errors, jqueue, objects, opcodes
-from ganeti.cmdlib import base
-from ganeti.constants import disks as disk_constants
-from ganeti.constants import ecodes, timeouts
-from ganeti.objects import params
+from ganeti.base import errors
+from ganeti.base.constants import disks as disk_constants
+from ganeti.base.constants import ecodes, timeouts
+from ganeti.master import jqueue
+from ganeti.model import objects, opcodes
+from ganeti.model.objects import params
+from ganeti.operations import base
 
 #: Longest text for the owner of a reservation, in characters.
 _MAX_OWNER: Final = 256

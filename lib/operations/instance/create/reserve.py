@@ -2,23 +2,19 @@
 
 All parameters are optional. Those that are given are checked as for a creation, except
 that the policy only restricts what is known yet; the record is written, and nothing is
-created on nodes. `ganeti.cmdlib.instance.commit` creates the instance later.
+created on nodes. `ganeti.operations.instance.create.commit` creates the instance later.
 """
 
 from typing import Any
 
-from ganeti import config, objects
-from ganeti.cmdlib import typed_params
-from ganeti.cmdlib.instance import (
-    capacity,
-    checks,
-    create,
-    mirror_specs,
-    reservation,
-    volumes,
-)
-from ganeti.constants import disks as disk_constants
-from ganeti.objects import params
+from ganeti.base.constants import disks as disk_constants
+from ganeti.master import config
+from ganeti.model import objects
+from ganeti.model.objects import params
+from ganeti.operations.instance import capacity, checks
+from ganeti.operations.instance.create import create, reservation
+from ganeti.operations.instance.disks import mirror_specs, volumes
+from ganeti.operations.parameters import typed_params
 
 
 class InstanceReserve(create.InstanceCreate):

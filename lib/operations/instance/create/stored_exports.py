@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ganeti import objects
-from ganeti.cmdlib import base
-from ganeti.cmdlib.instance import common
-from ganeti.constants import export as constants
+from ganeti.base.constants.protocols import export as constants
+from ganeti.model import objects
+from ganeti.operations import base
+from ganeti.operations.instance import common
 
 
 def end_of(os: str, disk: Mapping[str, Any], index: int) -> tuple[str, list[Any]]:

@@ -9,11 +9,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import errors, objects
-from ganeti.cmdlib import base
-from ganeti.constants import ecodes, hypervisors
-from ganeti.objects import params
-from ganeti.utils import hv_syntax
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.parameters import hypervisors
+from ganeti.base.text import hv_syntax
+from ganeti.model import objects
+from ganeti.model.objects import params
+from ganeti.operations import base
 
 _ALL: Final = hypervisors.CPU_PINNING_ALL
 _TOPOLOGY: Final = ("cpu_cores", "cpu_sockets", "cpu_threads")

@@ -1,17 +1,18 @@
 """Copies of UEFI variables and TPMs in the records of instances.
 
-The originals are with the guest on its node, see `ganeti.hypervisor.kvm.kept`. A node's
-word is data: the master stores it, and only a guest reads it.
+The originals are with the guest on its node, see `ganeti.node.hypervisor.kvm.kept`. A
+node's word is data: the master stores it, and only a guest reads it.
 """
 
 import re
 from typing import Any, Final
 
-from ganeti import errors, objects
-from ganeti.cmdlib import base
-from ganeti.cmdlib.instance import common
-from ganeti.objects import params
-from ganeti.rpc import encode
+from ganeti.base import errors
+from ganeti.model import objects
+from ganeti.model.objects import params
+from ganeti.operations import base
+from ganeti.operations.instance import common
+from ganeti.protocols.rpc import encode
 
 #: Largest copy, in characters; nodes refuse to send a larger one.
 _MAX_COPY: Final = 512 * 1024

@@ -11,11 +11,12 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from ganeti import errors, objects
-from ganeti.cmdlib import base
-from ganeti.cmdlib.instance.modify_nics import NicStep
-from ganeti.constants import ecodes
-from ganeti.rpc import encode
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.model import objects
+from ganeti.operations import base
+from ganeti.operations.instance.devices.modify_nics import NicStep
+from ganeti.protocols.rpc import encode
 
 Kind = Literal["disk", "nic"]
 _ADDED: Final = ("add", "attach")

@@ -5,25 +5,25 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ganeti import errors, ht, objects
-from ganeti.cmdlib import base
-from ganeti.cmdlib.instance import (
-    capacity,
-    common,
+from ganeti.base import errors
+from ganeti.base.constants import disks as disk_constants
+from ganeti.base.constants import ecodes
+from ganeti.model import ht, objects
+from ganeti.model.objects import params
+from ganeti.operations import base
+from ganeti.operations.instance import capacity, common
+from ganeti.operations.instance.create import reservation
+from ganeti.operations.instance.devices import modify_nics
+from ganeti.operations.instance.devices.modify_nics import NicStep
+from ganeti.operations.instance.disks import (
     disk_specs,
-    disks,
     mirror_specs,
     mirrors,
-    modify_nics,
-    reservation,
     shared_storage,
     volumes,
 )
-from ganeti.cmdlib.instance.modify_nics import NicStep
-from ganeti.constants import disks as disk_constants
-from ganeti.constants import ecodes
-from ganeti.objects import params
-from ganeti.rpc import encode
+from ganeti.operations.instance.disks import disks_on_nodes as disks
+from ganeti.protocols.rpc import encode
 
 
 @dataclasses.dataclass(frozen=True)

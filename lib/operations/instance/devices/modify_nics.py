@@ -4,12 +4,15 @@ import dataclasses
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from ganeti import errors, ht, objects
-from ganeti.cmdlib import base
-from ganeti.cmdlib.instance import disk_specs, nic_specs
-from ganeti.constants import disks as disk_constants
-from ganeti.constants import ecodes, params
-from ganeti.utils import messages, units
+from ganeti.base import errors
+from ganeti.base.constants import disks as disk_constants
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.parameters import params
+from ganeti.base.text import messages, units
+from ganeti.model import ht, objects
+from ganeti.operations import base
+from ganeti.operations.instance.devices import nic_specs
+from ganeti.operations.instance.disks import disk_specs
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,17 +1,22 @@
 """Changes of forthcoming instances by OP_INSTANCE_SET_PARAMS: records alone.
 
-What `ganeti.cmdlib.instance.set_params` plans holds for them too; here are the parts
-that differ: terms, the check of what the change takes from its node, and templates.
+What `ganeti.operations.instance.devices.set_params` plans holds for them too; here are
+the parts that differ: terms, the check of what the change takes from its node, and
+templates.
 """
 
 from collections.abc import Sequence
 
-from ganeti import config, errors, objects, opcodes
-from ganeti.cmdlib import base
-from ganeti.cmdlib.instance import capacity, checks, disk_specs, reservation, volumes
-from ganeti.constants import disks as disk_constants
-from ganeti.constants import ecodes
-from ganeti.objects import params
+from ganeti.base import errors
+from ganeti.base.constants import disks as disk_constants
+from ganeti.base.constants import ecodes
+from ganeti.master import config
+from ganeti.model import objects, opcodes
+from ganeti.model.objects import params
+from ganeti.operations import base
+from ganeti.operations.instance import capacity, checks
+from ganeti.operations.instance.create import reservation
+from ganeti.operations.instance.disks import disk_specs, volumes
 
 
 def refuse(op: opcodes.InstanceSetParams, instance: objects.Instance) -> None:

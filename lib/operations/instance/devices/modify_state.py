@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import objects
-from ganeti.cmdlib.instance import convert_mirror
-from ganeti.cmdlib.instance.modify_nics import NicStep
+from ganeti.model import objects
+from ganeti.operations.instance.devices.modify_nics import NicStep
+from ganeti.operations.instance.disks import convert_mirror
 
 #: Fields that a change of an instance or of its existing disks may concern, besides the
 #: devices. Private parameters are not in stored states, not even in a digest.

@@ -4,13 +4,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import errors, objects
-from ganeti.cmdlib import base, nic_params, typed_params
-from ganeti.cmdlib.instance import disk_specs
-from ganeti.config import addresses
-from ganeti.constants import ecodes
-from ganeti.objects import lookup
-from ganeti.utils import ip as ip_texts
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.net import ip as ip_texts
+from ganeti.master.config import addresses
+from ganeti.model import objects
+from ganeti.model.objects import lookup
+from ganeti.operations import base
+from ganeti.operations.instance.disks import disk_specs
+from ganeti.operations.parameters import nic_params, typed_params
 
 #: Maximum number of NICs of an instance.
 MAX_NICS: Final = 8

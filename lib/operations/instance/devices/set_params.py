@@ -6,30 +6,33 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from ganeti import errors, ht, iallocator, locking, objects, opcodes
-from ganeti.cmdlib import allocation, cloud_init, typed_params
-from ganeti.cmdlib.instance import (
-    capacity,
-    checks,
+from ganeti.base import errors
+from ganeti.base.constants import disks as disk_constants
+from ganeti.base.constants import ecodes
+from ganeti.master import iallocator, locking
+from ganeti.master.jqueue.executor import Canceled
+from ganeti.model import ht, objects, opcodes
+from ganeti.model.objects import lookup, params
+from ganeti.operations import allocation
+from ganeti.operations.instance import capacity, checks, common
+from ganeti.operations.instance.create import reservation
+from ganeti.operations.instance.devices import (
     combinations,
-    common,
-    convert_mirror,
-    convert_template,
-    disk_specs,
-    disks,
-    hook_env,
     hotplug,
     modify_disks,
     modify_nics,
     modify_reserved,
     modify_state,
     nic_specs,
-    reservation,
 )
-from ganeti.constants import disks as disk_constants
-from ganeti.constants import ecodes
-from ganeti.jqueue.executor import Canceled
-from ganeti.objects import lookup, params
+from ganeti.operations.instance.disks import (
+    convert_mirror,
+    convert_template,
+    disk_specs,
+)
+from ganeti.operations.instance.disks import disks_on_nodes as disks
+from ganeti.operations.instance.show import hook_env
+from ganeti.operations.parameters import cloud_init, typed_params
 
 #: Fields of the record that a change may concern.
 _CHANGEABLE: Final = (

@@ -2,8 +2,10 @@
 
 from typing import ClassVar
 
-from ganeti import opcodes
-from ganeti.cmdlib.instance import common, disks, mirrors
+from ganeti.model import opcodes
+from ganeti.operations.instance import common
+from ganeti.operations.instance.disks import disks_on_nodes as disks
+from ganeti.operations.instance.disks import mirrors
 
 
 class InstanceActivateDisks(common.InstanceUnit[opcodes.InstanceActivateDisks]):

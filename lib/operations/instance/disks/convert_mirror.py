@@ -13,19 +13,16 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import config, errors, objects
-from ganeti.cmdlib import base
-from ganeti.cmdlib.instance import (
-    checks,
-    common,
-    disks,
-    mirror_specs,
-    mirrors,
-    volumes,
-)
-from ganeti.constants import disks as disk_constants
-from ganeti.objects import params
-from ganeti.rpc import encode
+from ganeti.base import errors
+from ganeti.base.constants import disks as disk_constants
+from ganeti.master import config
+from ganeti.model import objects
+from ganeti.model.objects import params
+from ganeti.operations import base
+from ganeti.operations.instance import checks, common
+from ganeti.operations.instance.disks import disks_on_nodes as disks
+from ganeti.operations.instance.disks import mirror_specs, mirrors, volumes
+from ganeti.protocols.rpc import encode
 
 #: End of the name of a data volume; left out in the name of its metadata.
 _DATA: Final = "_data"

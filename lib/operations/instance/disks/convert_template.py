@@ -7,18 +7,19 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import errors, objects
-from ganeti.cmdlib import allocation, base, progress
-from ganeti.cmdlib.instance import (
+from ganeti.base import errors
+from ganeti.base.constants import disks as disk_constants
+from ganeti.base.constants import ecodes
+from ganeti.model import objects
+from ganeti.operations import allocation, base, progress
+from ganeti.operations.instance.disks import (
     convert_mirror,
     disk_specs,
-    disks,
     shared_storage,
     volumes,
 )
-from ganeti.constants import disks as disk_constants
-from ganeti.constants import ecodes
-from ganeti.rpc import encode
+from ganeti.operations.instance.disks import disks_on_nodes as disks
+from ganeti.protocols.rpc import encode
 
 #: Templates between which disks can be copied.
 _COPYABLE: Final = ("ext", "file", "gluster", "plain", "rbd", "sharedfile")

@@ -2,8 +2,11 @@
 
 from typing import ClassVar
 
-from ganeti import errors, opcodes
-from ganeti.cmdlib.instance import common, disks, elsewhere
+from ganeti.base import errors
+from ganeti.model import opcodes
+from ganeti.operations.instance import common
+from ganeti.operations.instance.disks import disks_on_nodes as disks
+from ganeti.operations.instance.run import elsewhere
 
 
 class InstanceDeactivateDisks(common.InstanceUnit[opcodes.InstanceDeactivateDisks]):

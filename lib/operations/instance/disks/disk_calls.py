@@ -3,8 +3,8 @@
 from collections import Counter
 from typing import Any, Final
 
-from ganeti import rpc
-from ganeti.cmdlib import base
+from ganeti.operations import base
+from ganeti.protocols import rpc
 
 #: Calls without an answer in succession, after which a node is not called any more. A
 #: node daemon that is restarted loses one call.

@@ -7,13 +7,17 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ganeti import errors, objects
-from ganeti.cmdlib import base, typed_params
-from ganeti.cmdlib.instance import mirror_specs
-from ganeti.constants import disks as disk_constants
-from ganeti.constants import ecodes, hooks, misc, params
-from ganeti.objects import params as object_params
-from ganeti.utils import messages
+from ganeti.base import errors
+from ganeti.base.constants import disks as disk_constants
+from ganeti.base.constants import ecodes, misc
+from ganeti.base.constants.parameters import params
+from ganeti.base.constants.protocols import hooks
+from ganeti.base.text import messages
+from ganeti.model import objects
+from ganeti.model.objects import params as object_params
+from ganeti.operations import base
+from ganeti.operations.instance.disks import mirror_specs
+from ganeti.operations.parameters import typed_params
 
 _MAX_NAME: Final = 255
 #: Directory of disk files in a Gluster volume.

@@ -4,12 +4,15 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import config, errors, objects
-from ganeti.cmdlib import allocation, base, progress
-from ganeti.cmdlib.instance import common, disk_calls, mirror_specs, mirrors
-from ganeti.constants import disks as disk_constants
-from ganeti.objects import params
-from ganeti.rpc import Result, encode
+from ganeti.base import errors
+from ganeti.base.constants import disks as disk_constants
+from ganeti.master import config
+from ganeti.model import objects
+from ganeti.model.objects import params
+from ganeti.operations import allocation, base, progress
+from ganeti.operations.instance import common
+from ganeti.operations.instance.disks import disk_calls, mirror_specs, mirrors
+from ganeti.protocols.rpc import Result, encode
 
 #: Largest piece wiped by one call, in MiB, and largest share of the disk.
 WIPE_CHUNK_MIB: Final = 1024

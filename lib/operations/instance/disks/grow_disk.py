@@ -6,23 +6,19 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from ganeti import errors, locking, objects, opcodes
-from ganeti.cmdlib.instance import (
-    capacity,
-    checks,
-    common,
-    disks,
-    mirror_specs,
-    mirrors,
-    volumes,
-)
-from ganeti.constants import disks as disk_constants
-from ganeti.constants import ecodes
-from ganeti.jqueue.executor import Canceled
-from ganeti.objects import params
-from ganeti.rpc import Result, encode
-from ganeti.utils import messages
-from ganeti.utils.units import exact_mib
+from ganeti.base import errors
+from ganeti.base.constants import disks as disk_constants
+from ganeti.base.constants import ecodes
+from ganeti.base.text import messages
+from ganeti.base.text.units import exact_mib
+from ganeti.master import locking
+from ganeti.master.jqueue.executor import Canceled
+from ganeti.model import objects, opcodes
+from ganeti.model.objects import params
+from ganeti.operations.instance import capacity, checks, common
+from ganeti.operations.instance.disks import disks_on_nodes as disks
+from ganeti.operations.instance.disks import mirror_specs, mirrors, volumes
+from ganeti.protocols.rpc import Result, encode
 
 _MIB: Final = 1024 * 1024
 

@@ -3,10 +3,12 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ganeti import config, errors, objects
-from ganeti.cmdlib import base
-from ganeti.constants import disks as constants
-from ganeti.constants import ecodes
+from ganeti.base import errors
+from ganeti.base.constants import disks as constants
+from ganeti.base.constants import ecodes
+from ganeti.master import config
+from ganeti.model import objects
+from ganeti.operations import base
 
 _PORT: Final = 2
 

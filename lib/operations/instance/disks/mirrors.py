@@ -4,13 +4,15 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import errors, objects
-from ganeti.cmdlib import base, progress
-from ganeti.cmdlib.instance import common, mirror_specs
-from ganeti.constants import disks as disk_constants
-from ganeti.constants import ecodes
-from ganeti.rpc import encode
-from ganeti.verify import mirrors as verify_mirrors
+from ganeti.base import errors
+from ganeti.base.constants import disks as disk_constants
+from ganeti.base.constants import ecodes
+from ganeti.decisions.verify import mirrors as verify_mirrors
+from ganeti.model import objects
+from ganeti.operations import base, progress
+from ganeti.operations.instance import common
+from ganeti.operations.instance.disks import mirror_specs
+from ganeti.protocols.rpc import encode
 
 #: Longest pause between two looks at a synchronisation, seconds.
 _POLL_S: Final = 5.0
@@ -39,7 +41,8 @@ class Status:
         is_degraded: whether not both nodes have all data.
         percent: part of a running synchronisation that is done, None without one.
         left_s: its estimated time in seconds.
-        ldisk: status of the node's own data, see `ganeti.constants.disks.LDS_NAMES`.
+        ldisk: status of the node's own data, see
+            `ganeti.base.constants.disks.LDS_NAMES`.
         is_standalone: whether the node does not try to connect.
         is_connecting: whether it waits for the other one, or greets it.
         is_connected: whether the nodes exchange data, so that none is newer there.

@@ -5,23 +5,20 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from ganeti import errors, iallocator, locking, objects, opcodes
-from ganeti.cmdlib import allocation, typed_params
-from ganeti.cmdlib.instance import (
-    capacity,
-    checks,
-    common,
-    disk_specs,
-    disks,
-    mirror_specs,
-    volumes,
-)
-from ganeti.constants import disks as disk_constants
-from ganeti.constants import ecodes
-from ganeti.constants import params as param_types
-from ganeti.objects import lookup, params
-from ganeti.rpc import encode
-from ganeti.utils import messages
+from ganeti.base import errors
+from ganeti.base.constants import disks as disk_constants
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.parameters import params as param_types
+from ganeti.base.text import messages
+from ganeti.master import iallocator, locking
+from ganeti.model import objects, opcodes
+from ganeti.model.objects import lookup, params
+from ganeti.operations import allocation
+from ganeti.operations.instance import capacity, checks, common
+from ganeti.operations.instance.disks import disk_specs, mirror_specs, volumes
+from ganeti.operations.instance.disks import disks_on_nodes as disks
+from ganeti.operations.parameters import typed_params
+from ganeti.protocols.rpc import encode
 
 
 class Interrupted(msgspec.Struct, frozen=True):

@@ -9,21 +9,22 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from ganeti import errors, iallocator, locking, objects, opcodes
-from ganeti.cmdlib import allocation
-from ganeti.cmdlib.instance import (
-    checks,
-    common,
+from ganeti.base import errors
+from ganeti.base.constants import disks as disk_constants
+from ganeti.base.constants import ecodes
+from ganeti.base.text import messages
+from ganeti.master import iallocator, locking
+from ganeti.model import objects, opcodes
+from ganeti.model.objects import lookup
+from ganeti.operations import allocation
+from ganeti.operations.instance import checks, common
+from ganeti.operations.instance.disks import (
     replace_secondary,
     replace_volumes,
     replacement,
     volumes,
 )
-from ganeti.constants import disks as disk_constants
-from ganeti.constants import ecodes
-from ganeti.objects import lookup
-from ganeti.rpc import encode
-from ganeti.utils import messages
+from ganeti.protocols.rpc import encode
 
 _NEW_SECONDARY: Final = "replace_new_secondary"
 _AUTO: Final = "replace_auto"

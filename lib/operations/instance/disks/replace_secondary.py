@@ -9,11 +9,15 @@ the old nodes connect again.
 
 from collections.abc import Iterator, Sequence
 
-from ganeti import config, errors, objects
-from ganeti.cmdlib import base
-from ganeti.cmdlib.instance import common, disks, mirror_specs, mirrors, replacement
-from ganeti.cmdlib.instance.replacement import STEPS
-from ganeti.verify import mirrors as verify_mirrors
+from ganeti.base import errors
+from ganeti.decisions.verify import mirrors as verify_mirrors
+from ganeti.master import config
+from ganeti.model import objects
+from ganeti.operations import base
+from ganeti.operations.instance import common
+from ganeti.operations.instance.disks import disks_on_nodes as disks
+from ganeti.operations.instance.disks import mirror_specs, mirrors, replacement
+from ganeti.operations.instance.disks.replacement import STEPS
 
 
 def new_records(

@@ -10,12 +10,15 @@ volumes get their names back.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ganeti import config, errors, objects
-from ganeti.cmdlib import base
-from ganeti.cmdlib.instance import disks, mirrors, replacement
-from ganeti.cmdlib.instance.replacement import STEPS
-from ganeti.constants import disks as disk_constants
-from ganeti.verify import mirrors as verify_mirrors
+from ganeti.base import errors
+from ganeti.base.constants import disks as disk_constants
+from ganeti.decisions.verify import mirrors as verify_mirrors
+from ganeti.master import config
+from ganeti.model import objects
+from ganeti.operations import base
+from ganeti.operations.instance.disks import disks_on_nodes as disks
+from ganeti.operations.instance.disks import mirrors, replacement
+from ganeti.operations.instance.disks.replacement import STEPS
 
 
 def new_records(

@@ -12,11 +12,15 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import config, errors, locking, objects
-from ganeti.cmdlib import base
-from ganeti.cmdlib.instance import common, disks, mirrors
-from ganeti.objects import params
-from ganeti.rpc import Result, encode
+from ganeti.base import errors
+from ganeti.master import config, locking
+from ganeti.model import objects
+from ganeti.model.objects import params
+from ganeti.operations import base
+from ganeti.operations.instance import common
+from ganeti.operations.instance.disks import disks_on_nodes as disks
+from ganeti.operations.instance.disks import mirrors
+from ganeti.protocols.rpc import Result, encode
 
 #: Numbers of the steps in the job log.
 STEPS: Final = 6

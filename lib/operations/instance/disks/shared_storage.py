@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ganeti import errors, objects
-from ganeti.cmdlib import base
-from ganeti.constants import disks as constants
-from ganeti.constants import ecodes
-from ganeti.objects import params
+from ganeti.base import errors
+from ganeti.base.constants import disks as constants
+from ganeti.base.constants import ecodes
+from ganeti.model import objects
+from ganeti.model.objects import params
+from ganeti.operations import base
 
 #: Parameters of disks in general; the others are the provider's.
 _GENERAL: Final = frozenset({"access"})

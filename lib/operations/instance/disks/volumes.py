@@ -3,15 +3,17 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ganeti import errors, objects
-from ganeti.cmdlib import base
-from ganeti.cmdlib.instance import capacity, common, mirror_specs
-from ganeti.constants import disks as disk_constants
-from ganeti.constants import ecodes
-from ganeti.objects import params
-from ganeti.rpc import encode
-from ganeti.utils import messages
-from ganeti.utils.units import exact_mib
+from ganeti.base import errors
+from ganeti.base.constants import disks as disk_constants
+from ganeti.base.constants import ecodes
+from ganeti.base.text import messages
+from ganeti.base.text.units import exact_mib
+from ganeti.model import objects
+from ganeti.model.objects import params
+from ganeti.operations import base
+from ganeti.operations.instance import capacity, common
+from ganeti.operations.instance.disks import mirror_specs
+from ganeti.protocols.rpc import encode
 
 _MIB: Final = 1024 * 1024
 

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from ganeti import iallocator, opcodes
-from ganeti.cmdlib import allocation, base
-from ganeti.cmdlib.instance import common, move_jobs, reserved_moves
-from ganeti.constants import ecodes
-from ganeti.objects import lookup
+from ganeti.base.constants import ecodes
+from ganeti.master import iallocator
+from ganeti.model import opcodes
+from ganeti.model.objects import lookup
+from ganeti.operations import allocation, base
+from ganeti.operations.instance import common
+from ganeti.operations.instance.move import move_jobs, reserved_moves
 
 
 class InstanceChangeGroup(

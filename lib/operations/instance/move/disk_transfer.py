@@ -11,12 +11,15 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from ganeti import errors, objects
-from ganeti.cmdlib import base
-from ganeti.cmdlib.instance import common, transfer_watch
-from ganeti.constants import ecodes, nodeverify
-from ganeti.constants import export as constants
-from ganeti.verify import node_answer
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.protocols import export as constants
+from ganeti.base.constants.protocols import nodeverify
+from ganeti.decisions.verify import node_answer
+from ganeti.model import objects
+from ganeti.operations import base
+from ganeti.operations.instance import common
+from ganeti.operations.instance.move import transfer_watch
 
 #: Seconds until an import must listen.
 LISTEN_S: Final = 30.0

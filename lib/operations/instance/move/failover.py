@@ -5,17 +5,16 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from ganeti import errors, opcodes
-from ganeti.cmdlib.instance import (
-    common,
-    disks,
-    firmware,
-    mirrors,
-    relocation,
-    waiting_copies,
-)
-from ganeti.objects import params
-from ganeti.repair import journal
+from ganeti.base import errors
+from ganeti.decisions.repair import journal
+from ganeti.model import opcodes
+from ganeti.model.objects import params
+from ganeti.operations.instance import common
+from ganeti.operations.instance.devices import firmware
+from ganeti.operations.instance.disks import disks_on_nodes as disks
+from ganeti.operations.instance.disks import mirrors
+from ganeti.operations.instance.move import relocation
+from ganeti.operations.instance.run import waiting_copies
 
 
 class Interrupted(msgspec.Struct, frozen=True):

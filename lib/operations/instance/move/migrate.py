@@ -7,22 +7,19 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from ganeti import errors, opcodes, rpc
-from ganeti.cmdlib import progress
-from ganeti.cmdlib.instance import (
-    common,
-    disks,
-    elsewhere,
-    failover,
-    firmware,
-    mirror_specs,
-    mirrors,
-    relocation,
-    waiting_copies,
-)
-from ganeti.constants import ecodes
-from ganeti.objects import params
-from ganeti.rpc import encode
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.model import opcodes
+from ganeti.model.objects import params
+from ganeti.operations import progress
+from ganeti.operations.instance import common
+from ganeti.operations.instance.devices import firmware
+from ganeti.operations.instance.disks import disks_on_nodes as disks
+from ganeti.operations.instance.disks import mirror_specs, mirrors
+from ganeti.operations.instance.move import failover, relocation
+from ganeti.operations.instance.run import elsewhere, waiting_copies
+from ganeti.protocols import rpc
+from ganeti.protocols.rpc import encode
 
 #: Seconds between two polls of the progress, and between two progress lines.
 POLL_S: Final = 1.0

@@ -5,23 +5,19 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from ganeti import errors, locking, objects, opcodes
-from ganeti.cmdlib import allocation
-from ganeti.cmdlib.instance import (
-    capacity,
-    checks,
-    common,
-    disk_transfer,
-    disks,
-    firmware,
-    nic_specs,
-    reserved_moves,
-    volumes,
-)
-from ganeti.constants import ecodes
-from ganeti.constants import export as constants
-from ganeti.objects import lookup, params
-from ganeti.rpc import encode
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.constants.protocols import export as constants
+from ganeti.master import locking
+from ganeti.model import objects, opcodes
+from ganeti.model.objects import lookup, params
+from ganeti.operations import allocation
+from ganeti.operations.instance import capacity, checks, common
+from ganeti.operations.instance.devices import firmware, nic_specs
+from ganeti.operations.instance.disks import disks_on_nodes as disks
+from ganeti.operations.instance.disks import volumes
+from ganeti.operations.instance.move import disk_transfer, reserved_moves
+from ganeti.protocols.rpc import encode
 
 #: Templates whose disks are only on the primary node and can be created on any.
 COPYABLE: Final = ("plain", "file")

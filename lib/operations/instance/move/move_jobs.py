@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ganeti import locking, objects
-from ganeti.cmdlib import base
-from ganeti.constants import disks
+from ganeti.base.constants import disks
+from ganeti.master import locking
+from ganeti.model import objects
+from ganeti.operations import base
 
 _LEVELS = (locking.Level.INSTANCE, locking.Level.NODEGROUP, locking.Level.NODE)
 

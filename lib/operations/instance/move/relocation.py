@@ -3,18 +3,16 @@
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
-from ganeti import errors, iallocator, locking, objects, opcodes
-from ganeti.cmdlib import allocation
-from ganeti.cmdlib.instance import (
-    capacity,
-    checks,
-    common,
-    nic_specs,
-    reserved_moves,
-)
-from ganeti.constants import disks as disk_constants
-from ganeti.constants import ecodes
-from ganeti.objects import lookup, params
+from ganeti.base import errors
+from ganeti.base.constants import disks as disk_constants
+from ganeti.base.constants import ecodes
+from ganeti.master import iallocator, locking
+from ganeti.model import objects, opcodes
+from ganeti.model.objects import lookup, params
+from ganeti.operations import allocation
+from ganeti.operations.instance import capacity, checks, common
+from ganeti.operations.instance.devices import nic_specs
+from ganeti.operations.instance.move import reserved_moves
 
 O = TypeVar("O", bound=opcodes.InstanceFailover | opcodes.InstanceMigrate)  # noqa: E741
 

@@ -13,10 +13,12 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import errors
-from ganeti.cmdlib import base, domain_secret
-from ganeti.cmdlib.instance import common, disk_transfer, transfer_watch
-from ganeti.constants import export as constants
+from ganeti.base import errors
+from ganeti.base.constants.protocols import export as constants
+from ganeti.operations import base
+from ganeti.operations.instance import common
+from ganeti.operations.instance.move import disk_transfer, transfer_watch
+from ganeti.operations.trust import domain_secret
 
 #: Seconds until all imports must listen.
 _LISTEN_S: Final = disk_transfer.LISTEN_S

@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 
-from ganeti import errors, iallocator, objects
-from ganeti.cmdlib import allocation, base
-from ganeti.cmdlib.instance import capacity, checks, volumes
-from ganeti.constants import ecodes
-from ganeti.objects import lookup, params
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.master import iallocator
+from ganeti.model import objects
+from ganeti.model.objects import lookup, params
+from ganeti.operations import allocation, base
+from ganeti.operations.instance import capacity, checks
+from ganeti.operations.instance.disks import volumes
 
 
 def check_target(

@@ -7,9 +7,9 @@ as when its daemon is restarted, does not end a transfer.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.cmdlib import base, progress
-from ganeti.cmdlib.instance import common
+from ganeti.base import errors
+from ganeti.operations import base, progress
+from ganeti.operations.instance import common
 
 #: Seconds between two polls: at the beginning, and at most.
 _FIRST_POLL_S: Final = 0.05

@@ -4,10 +4,12 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from ganeti import errors, locking, opcodes
-from ganeti.cmdlib.instance import common
-from ganeti.objects import consoles, params
-from ganeti.ssh import account
+from ganeti.base import errors
+from ganeti.master import locking
+from ganeti.model import opcodes
+from ganeti.model.objects import consoles, params
+from ganeti.operations.instance import common
+from ganeti.protocols.ssh import account
 
 
 class InstanceConsole(common.InstanceUnit[opcodes.InstanceConsole]):

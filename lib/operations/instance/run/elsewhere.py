@@ -9,12 +9,14 @@ to the same disk destroy its data.
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from ganeti import errors, objects, rpc
-from ganeti.cmdlib import base
-from ganeti.constants import disks as disk_constants
-from ganeti.constants import ecodes
-from ganeti.query import instance_live
-from ganeti.rpc import encode
+from ganeti.base import errors
+from ganeti.base.constants import disks as disk_constants
+from ganeti.base.constants import ecodes
+from ganeti.master.query import instance_live
+from ganeti.model import objects
+from ganeti.operations import base
+from ganeti.protocols import rpc
+from ganeti.protocols.rpc import encode
 
 #: Hypervisors that leave copies, or notes of a departure.
 LEAVE_COPIES: Final = frozenset({"kvm", "xen-hvm", "xen-pvm"})

@@ -4,11 +4,11 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import objects
-from ganeti.cmdlib import base
-from ganeti.objects import params
-from ganeti.rpc import encode
-from ganeti.utils import guest_addresses
+from ganeti.base.net import guest_addresses
+from ganeti.model import objects
+from ganeti.model.objects import params
+from ganeti.operations import base
+from ganeti.protocols.rpc import encode
 
 #: Longest time that a guest is frozen for snapshots, in seconds.
 FREEZE_S: Final = 60.0

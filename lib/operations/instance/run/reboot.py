@@ -2,8 +2,11 @@
 
 from typing import Any, ClassVar
 
-from ganeti import errors, opcodes
-from ganeti.cmdlib.instance import checks, common, disks, nic_specs
+from ganeti.base import errors
+from ganeti.model import opcodes
+from ganeti.operations.instance import checks, common
+from ganeti.operations.instance.devices import nic_specs
+from ganeti.operations.instance.disks import disks_on_nodes as disks
 
 
 class InstanceReboot(common.InstanceUnit[opcodes.InstanceReboot]):

@@ -1,8 +1,9 @@
 """Removal of an instance that is stopped: its disks, then its record."""
 
-from ganeti import errors, objects
-from ganeti.cmdlib import base
-from ganeti.cmdlib.instance import disks
+from ganeti.base import errors
+from ganeti.model import objects
+from ganeti.operations import base
+from ganeti.operations.instance.disks import disks_on_nodes as disks
 
 
 def remove(

@@ -5,9 +5,13 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from ganeti import errors, locking, objects, opcodes
-from ganeti.cmdlib.instance import common, removal, reservation
-from ganeti.constants import ecodes
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.master import locking
+from ganeti.model import objects, opcodes
+from ganeti.operations.instance import common
+from ganeti.operations.instance.create import reservation
+from ganeti.operations.instance.run import removal
 
 
 class Interrupted(msgspec.Struct, frozen=True):

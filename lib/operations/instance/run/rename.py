@@ -7,19 +7,18 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from ganeti import errors, locking, objects, opcodes
-from ganeti.cmdlib.instance import (
-    common,
-    create_request,
-    disks,
-    firmware,
-    repeated_calls,
-    volumes,
-)
-from ganeti.constants import ecodes
-from ganeti.constants import instance as constants
-from ganeti.rpc import encode
-from ganeti.utils import hostnames
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.base.constants import instance as constants
+from ganeti.base.net import hostnames
+from ganeti.master import locking
+from ganeti.model import objects, opcodes
+from ganeti.operations.instance import common, repeated_calls
+from ganeti.operations.instance.create import create_request
+from ganeti.operations.instance.devices import firmware
+from ganeti.operations.instance.disks import disks_on_nodes as disks
+from ganeti.operations.instance.disks import volumes
+from ganeti.protocols.rpc import encode
 
 
 class Interrupted(msgspec.Struct, frozen=True):

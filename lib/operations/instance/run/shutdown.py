@@ -2,8 +2,12 @@
 
 from typing import Any, ClassVar
 
-from ganeti import errors, opcodes
-from ganeti.cmdlib.instance import common, disks, elsewhere, firmware
+from ganeti.base import errors
+from ganeti.model import opcodes
+from ganeti.operations.instance import common
+from ganeti.operations.instance.devices import firmware
+from ganeti.operations.instance.disks import disks_on_nodes as disks
+from ganeti.operations.instance.run import elsewhere
 
 
 class InstanceShutdown(common.InstanceUnit[opcodes.InstanceShutdown]):

@@ -2,11 +2,14 @@
 
 from typing import Any, ClassVar
 
-from ganeti import opcodes
-from ganeti.cmdlib import typed_params
-from ganeti.cmdlib.instance import capacity, checks, common, disks, mirrors, nic_specs
-from ganeti.constants import ecodes
-from ganeti.objects import params
+from ganeti.base.constants import ecodes
+from ganeti.model import opcodes
+from ganeti.model.objects import params
+from ganeti.operations.instance import capacity, checks, common
+from ganeti.operations.instance.devices import nic_specs
+from ganeti.operations.instance.disks import disks_on_nodes as disks
+from ganeti.operations.instance.disks import mirrors
+from ganeti.operations.parameters import typed_params
 
 
 class InstanceStartup(common.InstanceUnit[opcodes.InstanceStartup]):

@@ -8,9 +8,12 @@ the source is lost, the guest is booted from its disks, and the copy is removed.
 
 from typing import Any
 
-from ganeti import errors, rpc
-from ganeti.cmdlib.instance import common, elsewhere, relocation
-from ganeti.query import instance_live
+from ganeti.base import errors
+from ganeti.master.query import instance_live
+from ganeti.operations.instance import common
+from ganeti.operations.instance.move import relocation
+from ganeti.operations.instance.run import elsewhere
+from ganeti.protocols import rpc
 
 
 def remove(unit: "relocation.RelocationUnit[Any]", node: str) -> None:

@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from ganeti import objects
-from ganeti.objects import params
+from ganeti.model import objects
+from ganeti.model.objects import params
 
 _FILE_KINDS: Final = frozenset({"file", "sharedfile", "gluster"})
 

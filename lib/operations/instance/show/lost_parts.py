@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ganeti import objects
-from ganeti.cmdlib import base
-from ganeti.constants import nodeverify
-from ganeti.verify import guest_files, node_answer
+from ganeti.base.constants.protocols import nodeverify
+from ganeti.decisions.verify import guest_files, node_answer
+from ganeti.model import objects
+from ganeti.operations import base
 
 
 def problems(

@@ -3,12 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ganeti import locking, objects, opcodes
-from ganeti.cmdlib import base, present_groups
-from ganeti.cmdlib.instance import disks, guest_agent, lost_parts, mirror_specs
-from ganeti.objects import lookup, params
-from ganeti.rpc import Result, encode
-from ganeti.verify import mirrors
+from ganeti.decisions.verify import mirrors
+from ganeti.master import locking
+from ganeti.model import objects, opcodes
+from ganeti.model.objects import lookup, params
+from ganeti.operations import base, present_groups
+from ganeti.operations.instance.disks import disks_on_nodes as disks
+from ganeti.operations.instance.disks import mirror_specs
+from ganeti.operations.instance.run import guest_agent
+from ganeti.operations.instance.show import lost_parts
+from ganeti.protocols.rpc import Result, encode
 
 
 class InstanceQueryData(base.LogicalUnit[opcodes.InstanceQueryData]):

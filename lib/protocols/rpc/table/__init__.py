@@ -6,8 +6,8 @@ it. ``spec/rpc`` in ``test/data`` is the contract that the tests compare the row
 
 from typing import Final
 
-from ganeti.rpc.table import instance_calls, node_calls, storage_calls
-from ganeti.rpc.table.procedure import (
+from ganeti.protocols.rpc.table import instance_calls, node_calls, storage_calls
+from ganeti.protocols.rpc.table.procedure import (
     LANE_ORDINARY,
     LANE_POWER,
     LANE_STORAGE,
@@ -16,7 +16,7 @@ from ganeti.rpc.table.procedure import (
     TIMEOUTS,
     Procedure,
 )
-from ganeti.rpc.table.shapes import SHAPES
+from ganeti.protocols.rpc.table.shapes import SHAPES
 
 __all__ = [
     "LANE_ORDINARY",

@@ -1,8 +1,8 @@
-"""Node calls about instances, their exports and operating systems. See `ganeti.rpc.table`."""
+"""Node calls about instances, their exports and operating systems. See `ganeti.protocols.rpc.table`."""
 
 from typing import Final
 
-from ganeti.rpc.table.procedure import MANY, Procedure
+from ganeti.protocols.rpc.table.procedure import MANY, Procedure
 
 ROWS: Final = (
     Procedure(

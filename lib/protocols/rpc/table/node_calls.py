@@ -1,8 +1,8 @@
-"""Node calls about nodes, their files, keys and copies of the store. See `ganeti.rpc.table`."""
+"""Node calls about nodes, their files, keys and copies of the store. See `ganeti.protocols.rpc.table`."""
 
 from typing import Final
 
-from ganeti.rpc.table.procedure import (
+from ganeti.protocols.rpc.table.procedure import (
     LANE_POWER,
     LANE_STORAGE,
     LANE_STORE,

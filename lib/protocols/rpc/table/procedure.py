@@ -41,13 +41,13 @@ class Procedure(NamedTuple):
             see `lane`.
         runs_programs: the call runs programs of users, which can be ended early.
         reads: the call never changes anything on a node, so a dry run sends it.
-        reads_if: name of the function in `ganeti.mcpu.dry_run_policy` that decides this
-            from the arguments.
+        reads_if: name of the function in `ganeti.operations.mcpu.dry_run_policy` that
+            decides this from the arguments.
         names_its_base: the call says what it builds on, or has a key of its request, so
             a second one finds the first one's result and changes nothing.
         answer: the payload of an acting call in a dry run, as after a success.
-        answer_from: name of the function in `ganeti.mcpu.dry_run_policy` that computes
-            this payload from the arguments.
+        answer_from: name of the function in `ganeti.operations.mcpu.dry_run_policy`
+            that computes this payload from the arguments.
         shown: arguments that a plan shows. All others may contain secrets or whole
             files.
         private: an instance among the arguments may have private and secret OS

@@ -1,8 +1,8 @@
-"""Node calls about disks and storage. See `ganeti.rpc.table`."""
+"""Node calls about disks and storage. See `ganeti.protocols.rpc.table`."""
 
 from typing import Final
 
-from ganeti.rpc.table.procedure import LANE_STORAGE, MANY, Procedure
+from ganeti.protocols.rpc.table.procedure import LANE_STORAGE, MANY, Procedure
 
 ROWS: Final = (
     Procedure(

@@ -9,7 +9,7 @@ import time
 
 from fakes.background import Background
 from fakes.histories.rules import FINAL, Submission
-from ganeti import errors
+from ganeti.base import errors
 
 #: Seconds between two jobs of one client.
 _PAUSE_S = 0.03

@@ -6,11 +6,11 @@ import re
 
 from fakes.histories.rules import Copy, Point
 from fakes.patience import until
-from ganeti import errors
-from ganeti.config import config as header
-from ganeti.quorum import parse_term
-from ganeti.store import branches
-from ganeti.store.database import Database
+from ganeti.base import errors
+from ganeti.decisions.quorum import parse_term
+from ganeti.master.config import config as header
+from ganeti.store.copies import branches
+from ganeti.store.file.database import Database
 
 _LOGS = "var/log/ganeti"
 _TERM = re.compile(r"master term \S+ -> (\S+)$")

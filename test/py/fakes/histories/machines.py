@@ -17,13 +17,14 @@ from pyroute2.netlink.exceptions import NetlinkError
 
 from fakes.histories.schedule import MASTER
 from fakes.patience import until
-from ganeti import errors, luxi
-from ganeti.pathutils import Paths
-from ganeti.process import SystemRunner
-from ganeti.utils import pidfile
-from ganeti.vcluster import etcd, isolation, network, processes
-from ganeti.vcluster import layout as lay
-from ganeti.vcluster.nodes import NodeControl
+from ganeti.base import errors
+from ganeti.base.filesystem import pidfile
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import SystemRunner
+from ganeti.devel.vcluster import etcd, isolation, network, processes
+from ganeti.devel.vcluster import layout as lay
+from ganeti.devel.vcluster.nodes import NodeControl
+from ganeti.protocols import luxi
 
 TOP = pathlib.Path(__file__).resolve().parents[4]
 SHIM = pathlib.Path(__file__).with_name("fault_shim.c")

@@ -11,11 +11,11 @@ import os
 import pathlib
 
 from fakes.background import Background
-from ganeti import errors
-from ganeti.confd.client import ConfdClient
-from ganeti.constants import confd
-from ganeti.vcluster import isolation
-from ganeti.vcluster.layout import PORTS
+from ganeti.base import errors
+from ganeti.base.constants.protocols import confd
+from ganeti.devel.vcluster import isolation
+from ganeti.devel.vcluster.layout import PORTS
+from ganeti.protocols.confd.client import ConfdClient
 
 #: Seconds between two questions, and until one without an answer is given up.
 _PAUSE_S, _ANSWER_S = 0.05, 0.5

@@ -8,7 +8,7 @@ import collections
 import dataclasses
 import itertools
 
-from ganeti.quorum import Term
+from ganeti.decisions.quorum import Term
 
 #: Stages of a job that has ended.
 FINAL = ("success", "error", "canceled")

@@ -11,9 +11,9 @@ import tempfile
 import pytest
 
 from ganeti import _buildconf
-from ganeti.pathutils import Paths
+from ganeti.base import daemon_users
+from ganeti.base.pathutils import Paths
 from ganeti.tools import ensure_dirs
-from ganeti.utils import daemon_users
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="changing users needs root")
 CONFD = daemon_users.Identity("gnt-confd", 64221, 64231)
@@ -149,7 +149,7 @@ def test_what_keeps_a_daemon_from_its_user_is_named(users, monkeypatch):
 
 _ASSUME = """
 import json, os, sys
-from ganeti.utils import daemon_users
+from ganeti.base import daemon_users
 os.setgroups([0, 4])
 daemon_users.assume(daemon_users.Identity("x", 64221, 64231))
 def fails(function, *args):

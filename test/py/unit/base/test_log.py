@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from fakes.patience import until
-from ganeti.utils import log
+from ganeti.base import log
 
 
 @pytest.fixture(autouse=True)

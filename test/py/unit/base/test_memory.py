@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from ganeti.utils import memory
+from ganeti.base import memory
 
 
 class Library:

@@ -1,6 +1,6 @@
 """Where things are on this machine, and on virtual nodes."""
 
-from ganeti.pathutils import Paths
+from ganeti.base.pathutils import Paths
 
 
 def test_a_virtual_node_has_its_own_allocators_before_the_installed_ones():

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from fakes import patience
-from ganeti import errors, process
-from ganeti.process import SAFE_PATH, SystemRunner
+from ganeti.base import errors, process
+from ganeti.base.process import SAFE_PATH, SystemRunner
 
 LIMIT = 1 << 16
 

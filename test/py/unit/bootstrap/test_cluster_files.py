@@ -4,8 +4,9 @@ import pathlib
 
 import pytest
 
-from ganeti.bootstrap import cluster_files, initialise
-from ganeti.pathutils import Paths
+from ganeti.base.pathutils import Paths
+from ganeti.bootstrap import cluster_files
+from ganeti.bootstrap.init import initialise
 
 CLUSTERS = ("server.pem", "hmac.key", "store.db", "store.db-wal", "ssconf_node_list")
 CLUSTERS += ("store.db.damaged-wal",)

@@ -7,10 +7,12 @@ import pytest
 from fakes.processes import FakeRunner
 from fakes.rpc import FakeRunner as FakeNodes
 from fakes.rpc import failure
-from ganeti import errors, rpc, ssconf
-from ganeti.bootstrap import cluster_address, destroy
-from ganeti.objects import Snapshot
-from ganeti.pathutils import Paths
+from ganeti.base import errors
+from ganeti.base.pathutils import Paths
+from ganeti.bootstrap import destroy
+from ganeti.master import address_removal as cluster_address
+from ganeti.model.objects import Snapshot
+from ganeti.protocols import rpc, ssconf
 from ganeti.store import choice
 
 NODE = "n1.example.com"

@@ -13,15 +13,19 @@ from fakes.processes import FakeRunner
 from fakes.rpc import FakeRunner as FakeNodes
 from fakes.rpc import failure
 from fakes.vnode import know_own_name
-from ganeti import config, errors, rpc, ssconf, store
-from ganeti.bootstrap import elections, failover
+from ganeti import store
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.base.pathutils import Paths
+from ganeti.bootstrap import failover
 from ganeti.bootstrap.failover import FailoverOptions
-from ganeti.clock import SystemClock
-from ganeti.config.config import HEADER_KEY
-from ganeti.pathutils import Paths
-from ganeti.quorum import term_of
-from ganeti.rpc import Result
+from ganeti.decisions.quorum import term_of
+from ganeti.master import config
+from ganeti.master.config.config import HEADER_KEY
+from ganeti.protocols import rpc, ssconf
+from ganeti.protocols.rpc import Result
 from ganeti.store import Document, numbers
+from ganeti.store.copies import network_elections as elections
 
 NODES = (0, 1, 2)
 OLD, NEW, THIRD = NODES
@@ -403,7 +407,7 @@ def names_of_others(site):
 
 def test_a_list_that_is_too_long_stops_no_failover(site, monkeypatch):
     """Above about 9,400 instances there was no master any more."""
-    monkeypatch.setattr("ganeti.constants.ssconf.MAX_SIZE", 40)
+    monkeypatch.setattr("ganeti.base.constants.protocols.ssconf.MAX_SIZE", 40)
     site.master.commit(cluster.big(3, 9))
     revision = site.master.snapshot().revision
     until("copy", lambda: site.copies[NEW].status()["revision"] >= revision)
@@ -417,7 +421,7 @@ def test_a_node_that_cannot_record_itself_does_not_become_the_master(site, monke
     def fail(path, *_args, **_options):
         raise OSError(errno.ENOSPC, "No space left on device", path)
 
-    monkeypatch.setattr("ganeti.ssconf.writer.files.write_file", fail)
+    monkeypatch.setattr("ganeti.protocols.ssconf.writer.files.write_file", fail)
     with pytest.raises(errors.OpPrereqError, match="since it cannot record that"):
         site.run()
     assert site.snapshot().cluster.master_node == site.node(OLD)

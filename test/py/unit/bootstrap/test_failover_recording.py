@@ -4,12 +4,14 @@ import pytest
 
 from fakes import clusters
 from fakes.master import fill
-from ganeti import config, store
+from ganeti import store
+from ganeti.base.clock import SystemClock
 from ganeti.bootstrap import failover
-from ganeti.clock import SystemClock
-from ganeti.quorum import Term, Voters
-from ganeti.store import Document, voters
-from ganeti.store.database import Database
+from ganeti.decisions.quorum import Term, Voters
+from ganeti.master import config
+from ganeti.store import Document
+from ganeti.store.copies import voters
+from ganeti.store.file.database import Database
 
 OWN = clusters.node_uuid(2)
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ganeti import errors
-from ganeti.ssh import authorized_keys, keys, pubkeys
+from ganeti.base import errors
+from ganeti.protocols.ssh import authorized_keys, keys, pubkeys
 
 VICTIM = "00000000-0000-4000-8000-000000000001"
 

@@ -3,9 +3,11 @@
 import pytest
 
 from fakes.luxi_master import Connection
-from ganeti import errors, luxi, opcodes
+from ganeti.base import errors
+from ganeti.base.pathutils import Paths
 from ganeti.bootstrap import jobs
-from ganeti.pathutils import Paths
+from ganeti.model import opcodes
+from ganeti.protocols import luxi
 
 FIELDS = ["status", "opstatus", "opresult"]
 

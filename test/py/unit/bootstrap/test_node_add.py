@@ -7,15 +7,17 @@ import os
 import pytest
 
 from fakes.rpc import FakeRunner, failure
-from ganeti import errors, luxi, objects, rpc, ssconf
+from ganeti.base import errors
+from ganeti.base.constants import network, versions
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import RunResult
+from ganeti.base.tls import x509
 from ganeti.bootstrap import crypto, node_add
 from ganeti.bootstrap.options import JoinRequest
-from ganeti.constants import network, versions
-from ganeti.pathutils import Paths
-from ganeti.process import RunResult
-from ganeti.ssh import client as ssh_client
-from ganeti.ssh import keys, pubkeys
-from ganeti.utils import x509
+from ganeti.model import objects
+from ganeti.protocols import luxi, rpc, ssconf
+from ganeti.protocols.ssh import client as ssh_client
+from ganeti.protocols.ssh import keys, pubkeys
 
 MASTER, NEW = "n1.example.com", "n9.example.com"
 

@@ -6,10 +6,10 @@ import socket
 import pytest
 
 from fakes.processes import FakeRunner
-from ganeti import errors
+from ganeti.base import errors
+from ganeti.base.process import RunResult, SystemRunner
 from ganeti.bootstrap import port_checks
 from ganeti.bootstrap.port_checks import Machine, Ports
-from ganeti.process import RunResult, SystemRunner
 
 HERE = "127.0.0.1"
 NODE, MASTER = Machine("node2", HERE), Machine("node1", HERE)

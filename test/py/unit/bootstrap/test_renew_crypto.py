@@ -17,16 +17,20 @@ from fakes.candidates import Candidates
 from fakes.patience import until
 from fakes.processes import FakeRunner as FakePrograms
 from fakes.rpc import FakeRunner
-from ganeti import config, errors, rpc, ssconf, store
+from ganeti import store
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import RunResult
+from ganeti.base.tls import authority, x509
 from ganeti.bootstrap import crypto, lost_master, renew_crypto, renewal_note
 from ganeti.bootstrap.renew_crypto import RenewOptions
-from ganeti.clock import SystemClock
-from ganeti.objects import Update
-from ganeti.pathutils import Paths
-from ganeti.process import RunResult
-from ganeti.quorum import term_of
-from ganeti.rpc import Result
-from ganeti.utils import authority, files, x509
+from ganeti.decisions.quorum import term_of
+from ganeti.master import config
+from ganeti.model.objects import Update
+from ganeti.protocols import rpc, ssconf
+from ganeti.protocols.rpc import Result
 
 NAMES = [f"node{n}.example.com" for n in range(4)]
 MASTER, SECOND, THIRD, PLAIN = NAMES

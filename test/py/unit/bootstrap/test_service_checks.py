@@ -5,9 +5,9 @@ import subprocess
 import pytest
 
 from fakes.processes import FakeRunner
-from ganeti import errors
+from ganeti.base import errors
+from ganeti.base.pathutils import Paths
 from ganeti.bootstrap import service_checks
-from ganeti.pathutils import Paths
 
 REAL = Paths(hostname="node1.example.com")
 UNITS = (

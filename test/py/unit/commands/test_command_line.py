@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from ganeti.cli import model, parser
-from ganeti.cmdlib.unit_table import UNITS
+from ganeti.commands.cli import model, parser
+from ganeti.operations.unit_table import UNITS
 
 _ROOT = pathlib.Path(__file__).parents[3]
 _SPEC = json.loads((_ROOT / "data" / "spec" / "cli.json").read_text())
@@ -52,7 +52,7 @@ WITHOUT_JSON = {
     "gnt-filter": {"add", "delete", "replace"},
 }
 TABLES = {
-    f"gnt-{name}": importlib.import_module(f"ganeti.client.{name}.table").PROGRAM
+    f"gnt-{name}": importlib.import_module(f"ganeti.commands.{name}.table").PROGRAM
     for name in _PROGRAMS
 }
 OFFERED = [

@@ -14,7 +14,7 @@ import pytest
 
 from fakes import commands, golden
 from fakes.client_cluster import master
-from ganeti.client.cluster import info
+from ganeti.commands.cluster import info
 
 FOLDER = pathlib.Path(__file__).parents[3] / "data" / "client"
 RUNS = [

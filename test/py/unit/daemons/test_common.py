@@ -12,15 +12,15 @@ import textwrap
 import pytest
 
 from fakes import patience
-from ganeti.pathutils import Paths
-from ganeti.server import common
-from ganeti.utils import pidfile
+from ganeti.base.filesystem import pidfile
+from ganeti.base.pathutils import Paths
+from ganeti.daemons import common
 
 PROGRAM = textwrap.dedent("""
     import os, socket, sys, threading
-    from ganeti.pathutils import Paths
-    from ganeti.server import common
-    from ganeti import errors
+    from ganeti.base.pathutils import Paths
+    from ganeti.daemons import common
+    from ganeti.base import errors
     root, how = sys.argv[1:3]
     paths = Paths(root=root, hostname=os.path.basename(root))
     class Service:
@@ -148,7 +148,7 @@ def test_foreground_daemon_notifies_systemd(tmp_path):
 
 BUSY_THREAD = textwrap.dedent("""
     import signal, threading
-    from ganeti.server import common
+    from ganeti.daemons import common
     control = common.Control()
     common._watch_signals(control)
     def other():

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ganeti import errors
-from ganeti.locking import rules
+from ganeti.base import errors
+from ganeti.decisions import lock_rules as rules
 
 
 def granted(conditions):

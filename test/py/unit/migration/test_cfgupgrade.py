@@ -9,12 +9,14 @@ import sys
 import pytest
 
 from fakes import cluster, ganeti2
-from ganeti import clock, errors, ssconf, store
-from ganeti.pathutils import Paths
+from ganeti import store
+from ganeti.base import clock, errors
+from ganeti.base.filesystem import pidfile
+from ganeti.base.pathutils import Paths
+from ganeti.migration import cfgupgrade
+from ganeti.protocols import ssconf
 from ganeti.store import choice
 from ganeti.store.etcd import parse
-from ganeti.tools import cfgupgrade
-from ganeti.utils import pidfile
 
 NOBODY = "00000000-dead-4ead-8ead-000000000000"
 

@@ -9,9 +9,10 @@ import re
 import pytest
 
 from fakes import cluster, ganeti2, old_cluster
-from ganeti import config, errors
-from ganeti.objects import codec
-from ganeti.tools import ganeti2_config, old_config
+from ganeti.base import errors
+from ganeti.master import config
+from ganeti.migration import ganeti2_config, old_config
+from ganeti.model.objects import codec
 
 MINORS = range(17)
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")

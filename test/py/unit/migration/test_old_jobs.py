@@ -6,10 +6,10 @@ import logging
 import pytest
 
 from fakes.store import open_memory
-from ganeti import errors
-from ganeti.jqueue import records
+from ganeti.base import errors
+from ganeti.decisions.jobs import records
+from ganeti.migration import old_jobs
 from ganeti.store import Document
-from ganeti.tools import old_jobs
 
 START, END = [1795416588, 302528], [1795416590, 984798]
 #: As Debian's Ganeti 3.0.2 writes it, shortened.

@@ -3,9 +3,9 @@
 import pytest
 
 from fakes.processes import FakeRunner
-from ganeti import errors
-from ganeti.bootstrap.services import Services, environment
-from ganeti.pathutils import HOSTNAME_ENV, ROOTDIR_ENV, Paths
+from ganeti.base import errors
+from ganeti.base.pathutils import HOSTNAME_ENV, ROOTDIR_ENV, Paths
+from ganeti.node.services import Services, environment
 
 PATHS = Paths(hostname="n1.example.com")
 

@@ -9,9 +9,9 @@ import pytest
 from fakes import clusters
 from fakes.engine import Engine
 from fakes.rpc import SUCCESSFUL_ACTS
-from ganeti import opcodes
-from ganeti.cmdlib.unit_table import UNITS
-from ganeti.locking import Level
+from ganeti.master.locking import Level
+from ganeti.model import opcodes
+from ganeti.operations.unit_table import UNITS
 
 SPEC = pathlib.Path(__file__).parents[3] / "data" / "spec"
 HOOKS = json.loads((SPEC / "hooks.json").read_text())

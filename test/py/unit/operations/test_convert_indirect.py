@@ -7,7 +7,9 @@ import pytest
 from fakes import clusters
 from fakes.engine import Engine
 from fakes.rpc import SUCCESSFUL_ACTS, failure
-from ganeti import config, errors, objects
+from ganeti.base import errors
+from ganeti.master import config
+from ganeti.model import objects
 
 N1, N2 = clusters.node_uuid(1), clusters.node_uuid(2)
 TO_DRBD = {

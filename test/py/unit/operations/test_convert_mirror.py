@@ -12,9 +12,11 @@ import pytest
 from fakes import clusters
 from fakes.mirror_nodes import MirrorNodes
 from fakes.mirror_site import MirrorSite, mirrored_disks
-from ganeti import config, errors, objects
-from ganeti.config import MadeDisk
-from ganeti.locking import Level
+from ganeti.base import errors
+from ganeti.master import config
+from ganeti.master.config import MadeDisk
+from ganeti.master.locking import Level
+from ganeti.model import objects
 
 N1, N2, N3 = (clusters.node_uuid(number) for number in (1, 2, 3))
 NODE2, NODE3 = "node2.example.com", "node3.example.com"

@@ -5,8 +5,9 @@ import pytest
 from fakes import clusters
 from fakes.engine import Engine
 from fakes.rpc import failure
-from ganeti import errors, objects
-from ganeti.locking import Level
+from ganeti.base import errors
+from ganeti.master.locking import Level
+from ganeti.model import objects
 
 N1, N2, N3 = (clusters.node_uuid(n) for n in (1, 2, 3))
 

@@ -8,9 +8,10 @@ from fakes import clusters
 from fakes.engine import Engine
 from fakes.jobs import FakeCallbacks
 from fakes.rpc import SUCCESSFUL_ACTS, failure
-from ganeti import errors, objects
-from ganeti.repair import journal
-from ganeti.repair.node_lives import DeathState
+from ganeti.base import errors
+from ganeti.decisions.repair import journal
+from ganeti.decisions.repair.node_lives import DeathState
+from ganeti.model import objects
 
 N1, N2, N3 = (clusters.node_uuid(number) for number in (1, 2, 3))
 NAME = "inst1.example.com"

@@ -6,7 +6,8 @@ from fakes import clusters
 from fakes.engine import Engine
 from fakes.exporting import small
 from fakes.rpc import SUCCESSFUL_ACTS
-from ganeti import errors, objects
+from ganeti.base import errors
+from ganeti.model import objects
 
 SHELF = ["shelf", "/es/shelf", True, "", [["speed", "of it"], ["copies", "of it"]]]
 

@@ -5,8 +5,8 @@ import pytest
 from fakes import clusters
 from fakes.engine import Engine
 from fakes.rpc import SUCCESSFUL_ACTS, failure
-from ganeti import errors
-from ganeti.config import config_data
+from ganeti.base import errors
+from ganeti.master.config import config_data
 
 TPM = {"tpm": True, "kernel_path": ""}
 UEFI = {"firmware": "uefi", "kernel_path": ""}

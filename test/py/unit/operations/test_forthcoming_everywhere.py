@@ -9,10 +9,12 @@ from fakes import clusters, schemas
 from fakes.jobs import FakeCallbacks
 from fakes.reservations import acts, engine, op, reserve, sized, the_instance
 from fakes.rpc import SUCCESSFUL_ACTS
-from ganeti import config, errors, opcodes
-from ganeti.client.instance import info_json
-from ganeti.cmdlib.instance import common
-from ganeti.cmdlib.unit_table import UNITS
+from ganeti.base import errors
+from ganeti.commands.instance import info_json
+from ganeti.master import config
+from ganeti.model import opcodes
+from ganeti.operations.instance import common
+from ganeti.operations.unit_table import UNITS
 
 N1 = clusters.node_uuid(1)
 #: Opcodes that need an existing instance -> the reason in the refusal.

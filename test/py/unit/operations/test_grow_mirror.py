@@ -6,7 +6,7 @@ from fakes import clusters
 from fakes.engine import Engine
 from fakes.jobs import FakeCallbacks
 from fakes.rpc import SUCCESSFUL_ACTS, failure
-from ganeti import errors
+from ganeti.base import errors
 
 N1, N2 = clusters.node_uuid(1), clusters.node_uuid(2)
 NAME = "inst1.example.com"

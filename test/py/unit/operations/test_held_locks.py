@@ -6,8 +6,8 @@ from fakes import clusters, exporting
 from fakes.engine import Engine, creation
 from fakes.jobs import FakeCallbacks, KeepingCallbacks
 from fakes.rpc import SUCCESSFUL_ACTS
-from ganeti import errors
-from ganeti.locking import Level
+from ganeti.base import errors
+from ganeti.master.locking import Level
 
 NODE1 = clusters.node_uuid(1)
 BIG = 1 << 20

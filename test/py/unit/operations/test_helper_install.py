@@ -9,10 +9,10 @@ from fakes import clusters
 from fakes.engine import Engine, creation
 from fakes.jobs import FakeCallbacks, KeepingCallbacks
 from fakes.rpc import SUCCESSFUL_ACTS, failure
-from ganeti import errors
-from ganeti.cmdlib.instance import helper_install
-from ganeti.constants import hypervisors
-from ganeti.jqueue.executor import Canceled
+from ganeti.base import errors
+from ganeti.base.constants.parameters import hypervisors
+from ganeti.master.jqueue.executor import Canceled
+from ganeti.operations.instance.create import helper_install
 
 IMAGE = "/srv/ganeti/images/install.raw"
 NODE = "node1.example.com"

@@ -5,9 +5,9 @@ import types
 import pytest
 
 from fakes import clusters
-from ganeti.cmdlib.instance import helper_machine
-from ganeti.constants import hvparams
-from ganeti.hypervisor.kvm import checks
+from ganeti.base.constants.parameters import hvparams
+from ganeti.node.hypervisor.kvm import checks
+from ganeti.operations.instance.create import helper_machine
 
 VNC = {
     "vnc_bind_address": "0.0.0.0",

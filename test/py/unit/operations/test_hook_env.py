@@ -3,8 +3,8 @@
 import pytest
 
 from fakes import clusters
-from ganeti import objects
-from ganeti.cmdlib.instance import hook_env
+from ganeti.model import objects
+from ganeti.operations.instance.show import hook_env
 
 
 def disk(kind, *where):

@@ -6,8 +6,8 @@ from fakes import clusters
 from fakes.engine import Engine
 from fakes.jobs import FakeCallbacks, KeepingCallbacks
 from fakes.rpc import SUCCESSFUL_ACTS, failure
-from ganeti import errors
-from ganeti.jqueue.executor import Canceled
+from ganeti.base import errors
+from ganeti.master.jqueue.executor import Canceled
 
 INFO = {"memory": 128, "vcpus": 1, "state": 0, "time": 1.0}
 CREATE = {

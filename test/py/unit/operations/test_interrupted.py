@@ -16,14 +16,15 @@ from fakes.engine import Engine
 from fakes.jobs import FakeCallbacks
 from fakes.rpc import FakeRunner, failure
 from fakes.simulation import Simulation
-from ganeti import config, errors
-from ganeti.client.instance import info_json
-from ganeti.constants.instance import OS_SCRIPT_RUNS
-from ganeti.jqueue.executor import Canceled
-from ganeti.masterd import leftover_disks
-from ganeti.masterd.interrupted import mark_creations
-from ganeti.objects import Disk, Update
-from ganeti.rpc import Result
+from ganeti.base import errors
+from ganeti.base.constants.instance import OS_SCRIPT_RUNS
+from ganeti.commands.instance import info_json
+from ganeti.daemons.masterd.duties import leftover_disks
+from ganeti.daemons.masterd.duties.interrupted import mark_creations
+from ganeti.master import config
+from ganeti.master.jqueue.executor import Canceled
+from ganeti.model.objects import Disk, Update
+from ganeti.protocols.rpc import Result
 
 NODE1, NODE2 = clusters.node_uuid(1), clusters.node_uuid(2)
 NAME = "web1.example.com"
@@ -532,7 +533,7 @@ ALWAYS_FAILS_OVER = [create(), modify(beparams={"always_failover": True})]
 def test_a_failover_is_not_continued_to_a_node_that_lacks_data(request_, monkeypatch):
     cut, resumption = cut_in("instance_shutdown", ALWAYS_FAILS_OVER, request_)
     monkeypatch.setattr(
-        "ganeti.cmdlib.instance.mirrors.require_complete", refuse_to_move
+        "ganeti.operations.instance.disks.mirrors.require_complete", refuse_to_move
     )
     again = Master(cut.snapshot, cut.simulation, Cutter())
     with pytest.raises(errors.OpPrereqError, match="lacks data"):
@@ -545,7 +546,7 @@ def test_a_failover_is_continued_while_its_disks_are_shut_down(request_, monkeyp
     # At the target they may be inactive already: its data cannot be checked.
     cut, resumption = cut_in("blockdev_shutdown", ALWAYS_FAILS_OVER, request_)
     monkeypatch.setattr(
-        "ganeti.cmdlib.instance.mirrors.require_complete", refuse_to_move
+        "ganeti.operations.instance.disks.mirrors.require_complete", refuse_to_move
     )
     for _number in range(2):
         again = Master(cut.snapshot, cut.simulation, Cutter())

@@ -5,10 +5,10 @@ import pytest
 from fakes import clusters
 from fakes.engine import Engine, creation
 from fakes.rpc import SUCCESSFUL_ACTS
-from ganeti import errors
-from ganeti.cmdlib import typed_params
-from ganeti.cmdlib.instance import disk_specs
-from ganeti.locking import Level
+from ganeti.base import errors
+from ganeti.master.locking import Level
+from ganeti.operations.instance.disks import disk_specs
+from ganeti.operations.parameters import typed_params
 
 
 def create(**changes):

@@ -9,9 +9,9 @@ from fakes import clusters
 from fakes.engine import Engine
 from fakes.jobs import FakeCallbacks
 from fakes.rpc import SUCCESSFUL_ACTS, failure
-from ganeti import errors
-from ganeti.cmdlib.instance import migrate as migration
-from ganeti.objects import Update
+from ganeti.base import errors
+from ganeti.model.objects import Update
+from ganeti.operations.instance.move import migrate as migration
 
 N1, N2, N3 = (clusters.node_uuid(number) for number in (1, 2, 3))
 NAME = "inst1.example.com"

@@ -5,7 +5,7 @@ import pytest
 from fakes import clusters
 from fakes.engine import Engine
 from fakes.rpc import SUCCESSFUL_ACTS, failure
-from ganeti import errors
+from ganeti.base import errors
 
 N1, N2 = clusters.node_uuid(1), clusters.node_uuid(2)
 NAME = "inst1.example.com"

@@ -8,7 +8,7 @@ from fakes import clusters
 from fakes.engine import Engine
 from fakes.jobs import FakeCallbacks, KeepingCallbacks
 from fakes.rpc import SUCCESSFUL_ACTS
-from ganeti import errors
+from ganeti.base import errors
 
 NODE2 = clusters.node_uuid(2)
 INFO = {"memory": 128, "vcpus": 1, "state": 0, "time": 1.0}

@@ -6,8 +6,8 @@ import pytest
 
 from fakes import clusters
 from fakes.engine import Engine
-from ganeti import errors
-from ganeti.locking import Level
+from ganeti.base import errors
+from ganeti.master.locking import Level
 
 OTHER = "00000000-0000-4000-8000-0000000000b0"
 SIZE = {"memory": 128, "disk": 1024, "vcpus": 1, "spindles": 1}

@@ -7,8 +7,9 @@ import pytest
 from fakes import clusters
 from fakes.engine import Engine
 from fakes.rpc import SUCCESSFUL_ACTS
-from ganeti import errors, objects
-from ganeti.config.address_pool import AddressPool
+from ganeti.base import errors
+from ganeti.master.config.address_pool import AddressPool
+from ganeti.model import objects
 
 SCRIPT = {
     "node_info": ["boot", [], [{"memory_free": 9999, "memory_total": 9999}]],

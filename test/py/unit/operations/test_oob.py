@@ -8,12 +8,13 @@ from fakes import clusters
 from fakes.engine import Engine
 from fakes.jobs import FakeCallbacks
 from fakes.rpc import failure
-from ganeti import errors, rpc
-from ganeti.cmdlib.node import oob as unit
-from ganeti.constants import oob
-from ganeti.locking import Level
-from ganeti.objects import params
-from ganeti.repair.node_lives import Death, DeathState, Phase
+from ganeti.base import errors
+from ganeti.base.constants.protocols import oob
+from ganeti.decisions.repair.node_lives import Death, DeathState, Phase
+from ganeti.master.locking import Level
+from ganeti.model.objects import params
+from ganeti.operations.node import oob as unit
+from ganeti.protocols import rpc
 
 N1, N2, N3 = (clusters.node_uuid(n) for n in (1, 2, 3))
 NAMES = {n: f"node{n}.example.com" for n in range(1, 60)}

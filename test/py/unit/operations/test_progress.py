@@ -6,9 +6,9 @@ from fakes import clusters
 from fakes.clocks import FakeClock
 from fakes.engine import Engine
 from fakes.rpc import SUCCESSFUL_ACTS
-from ganeti import objects
-from ganeti.cmdlib import progress
-from ganeti.utils import units
+from ganeti.base.text import units
+from ganeti.model import objects
+from ganeti.operations import progress
 
 
 class Log:

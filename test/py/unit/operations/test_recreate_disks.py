@@ -7,8 +7,10 @@ import pytest
 from fakes import clusters, mirror_site
 from fakes.engine import Engine
 from fakes.rpc import SUCCESSFUL_ACTS, failure
-from ganeti import config, errors, objects
-from ganeti.locking import Level
+from ganeti.base import errors
+from ganeti.master import config
+from ganeti.master.locking import Level
+from ganeti.model import objects
 
 N1, N2, N3 = (clusters.node_uuid(number) for number in (1, 2, 3))
 NAME = "inst1.example.com"

@@ -11,11 +11,11 @@ from fakes.engine import Engine
 from fakes.exporting import DONE, NAME, NODE1, Guest, engine
 from fakes.jobs import FakeCallbacks, KeepingCallbacks
 from fakes.rpc import failure
-from ganeti import errors, pathutils
-from ganeti.cmdlib import domain_secret
-from ganeti.cmdlib.instance import transfer_watch
-from ganeti.jqueue.executor import Canceled
-from ganeti.utils import x509
+from ganeti.base import errors, pathutils
+from ganeti.base.tls import x509
+from ganeti.master.jqueue.executor import Canceled
+from ganeti.operations.instance.move import transfer_watch
+from ganeti.operations.trust import domain_secret
 
 KEY = "x509-1-aa"
 PEM = x509.create_self_signed("node", validity_s=3600).certificate_pem.decode()

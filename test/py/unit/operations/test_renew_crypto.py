@@ -9,8 +9,8 @@ import pytest
 from fakes import clusters
 from fakes.certified import Site
 from fakes.engine import Engine
-from ganeti import errors
-from ganeti.utils import authority, x509
+from ganeti.base import errors
+from ganeti.base.tls import authority, x509
 
 MASTER = clusters.node_uuid(1)
 OTHER = clusters.node_uuid(2)

@@ -8,9 +8,10 @@ from fakes import clusters
 from fakes.commands import run
 from fakes.engine import Engine
 from fakes.luxi_master import FakeMaster
-from ganeti import errors, objects
-from ganeti.cli import explain
-from ganeti.locking import Level
+from ganeti.base import errors
+from ganeti.commands.cli.output import explain
+from ganeti.master.locking import Level
+from ganeti.model import objects
 
 NAME = "inst1.example.com"
 REQUEST = {"OP_ID": "OP_INSTANCE_REPLACE_DISKS", "instance_name": NAME, "disks": []}

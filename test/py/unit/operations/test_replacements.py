@@ -10,10 +10,10 @@ import pytest
 from fakes import clusters
 from fakes.engine import Engine
 from fakes.mirror_site import MirrorSite, mirrored_disks
-from ganeti import errors
-from ganeti.cmdlib.instance import replace_secondary
-from ganeti.locking import Level
-from ganeti.rpc import encode
+from ganeti.base import errors
+from ganeti.master.locking import Level
+from ganeti.operations.instance.disks import replace_secondary
+from ganeti.protocols.rpc import encode
 
 N1, N2, N3 = (clusters.node_uuid(number) for number in (1, 2, 3))
 NAME = "inst1.example.com"

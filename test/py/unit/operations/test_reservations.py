@@ -18,8 +18,10 @@ from fakes.reservations import (
     the_instance,
 )
 from fakes.rpc import failure
-from ganeti import config, errors, opcodes
-from ganeti.jqueue import LockTimeout
+from ganeti.base import errors
+from ganeti.master import config
+from ganeti.master.jqueue import LockTimeout
+from ganeti.model import opcodes
 
 N1, N2, N3 = (clusters.node_uuid(n) for n in (1, 2, 3))
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ganeti.cmdlib.instance import mirrors
+from ganeti.operations.instance.disks import mirrors
 
 
 @pytest.mark.parametrize(

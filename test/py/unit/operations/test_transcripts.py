@@ -16,11 +16,13 @@ import pytest
 
 from fakes import clusters, golden
 from fakes.unit_cluster import UnitCluster
-from ganeti import _buildconf, errors, objects
-from ganeti.constants import hvparams
-from ganeti.jqueue.executor import LockTimeout
-from ganeti.locking import Level
-from ganeti.rpc.table import PROCEDURES
+from ganeti import _buildconf
+from ganeti.base import errors
+from ganeti.base.constants.parameters import hvparams
+from ganeti.master.jqueue.executor import LockTimeout
+from ganeti.master.locking import Level
+from ganeti.model import objects
+from ganeti.protocols.rpc.table import PROCEDURES
 
 FOLDER = pathlib.Path(__file__).parents[3] / "data" / "cmdlib"
 RUNS = [

@@ -8,10 +8,10 @@ import pytest
 from fakes import clusters, hostile_values
 from fakes.engine import Engine
 from fakes.rpc import SUCCESSFUL_ACTS
-from ganeti import errors
-from ganeti.cmdlib import typed_params
-from ganeti.cmdlib.instance import combinations
-from ganeti.constants import hvparams
+from ganeti.base import errors
+from ganeti.base.constants.parameters import hvparams
+from ganeti.operations.instance.devices import combinations
+from ganeti.operations.parameters import typed_params
 
 NAME = "inst1.example.com"
 

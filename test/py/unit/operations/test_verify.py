@@ -7,9 +7,10 @@ import pytest
 from fakes import clusters
 from fakes.engine import Engine
 from fakes.rpc import failure
-from ganeti import config, objects
-from ganeti.constants import versions
-from ganeti.locking import Level
+from ganeti.base.constants import versions
+from ganeti.master import config
+from ganeti.master.locking import Level
+from ganeti.model import objects
 
 MASTER = clusters.node_uuid(1)
 N2 = clusters.node_uuid(2)
@@ -529,7 +530,7 @@ def test_a_changed_value_of_the_simple_configuration_is_found():
 
 
 def test_a_value_that_no_node_gets_is_a_finding_and_not_a_failure(monkeypatch):
-    monkeypatch.setattr("ganeti.constants.ssconf.MAX_SIZE", 25)
+    monkeypatch.setattr("ganeti.base.constants.protocols.ssconf.MAX_SIZE", 25)
     engine = engine_with()
     assert run(engine, error_codes=True) is False
     wanted = (

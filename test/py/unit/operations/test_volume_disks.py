@@ -5,7 +5,8 @@ import pytest
 from fakes import clusters
 from fakes.engine import Engine, creation
 from fakes.rpc import SUCCESSFUL_ACTS, failure
-from ganeti import errors, objects
+from ganeti.base import errors
+from ganeti.model import objects
 
 N1, N2 = clusters.node_uuid(1), clusters.node_uuid(2)
 WEB1 = "web1.example.com"

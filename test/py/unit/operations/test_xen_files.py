@@ -3,8 +3,8 @@
 import pytest
 
 from fakes import clusters
-from ganeti import pathutils
-from ganeti.cmdlib import ancillary_files
+from ganeti.base import pathutils
+from ganeti.operations import ancillary_files
 
 SETTINGS = "/etc/xen/xl.conf"
 

@@ -8,8 +8,8 @@ import pytest
 from fakes.exporting import NODE1, Guest, engine
 from fakes.jobs import FakeCallbacks, KeepingCallbacks
 from fakes.rpc import failure
-from ganeti import errors
-from ganeti.cmdlib.backup import zeroing
+from ganeti.base import errors
+from ganeti.operations.backup import zeroing
 
 EXPORT = {
     "OP_ID": "OP_BACKUP_EXPORT",

@@ -5,7 +5,7 @@ import pytest
 from fakes.candidates import Candidates
 from fakes.etcd_servers import EtcdServers
 from ganeti import store
-from ganeti.clock import SystemClock
+from ganeti.base.clock import SystemClock
 
 
 @pytest.fixture

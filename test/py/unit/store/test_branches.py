@@ -7,10 +7,12 @@ import stat
 import pytest
 
 from fakes import cluster
-from ganeti import errors, store
-from ganeti.clock import SystemClock
-from ganeti.store import Document, branches, wire
-from ganeti.store.database import Database
+from ganeti import store
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.store import Document, wire
+from ganeti.store.copies import branches
+from ganeti.store.file.database import Database
 
 #: A whole copy of a cluster that knows none of our history.
 OTHER = wire.Copy(1, 9, b"other", [], 9, [])

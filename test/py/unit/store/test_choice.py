@@ -5,8 +5,8 @@ import stat
 
 import pytest
 
-from ganeti import errors
-from ganeti.pathutils import Paths
+from ganeti.base import errors
+from ganeti.base.pathutils import Paths
 from ganeti.store import choice
 from ganeti.store.etcd import Servers, TlsFiles, parse
 

@@ -5,9 +5,9 @@ import threading
 import pytest
 
 from fakes import cluster, store
-from ganeti import errors
-from ganeti.clock import SystemClock
-from ganeti.objects import Update
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.model.objects import Update
 from ganeti.store import Document, open_master
 from ganeti.store.etcd import open_etcd
 

@@ -7,9 +7,10 @@ import pytest
 from fakes import cluster
 from fakes.background import start
 from fakes.patience import until
-from ganeti import errors
-from ganeti.quorum import Term
-from ganeti.store import CommitSettings, doubts
+from ganeti.base import errors
+from ganeti.decisions.quorum import Term
+from ganeti.store import CommitSettings
+from ganeti.store.copies import doubts
 
 
 @pytest.fixture(autouse=True)

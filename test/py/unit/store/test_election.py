@@ -8,18 +8,14 @@ import pytest
 from fakes import cluster
 from fakes.candidates import Candidates
 from fakes.patience import until
-from ganeti import errors, store
-from ganeti.clock import SystemClock
-from ganeti.quorum import Copy, Term
-from ganeti.store import (
-    Document,
-    branches,
-    database,
-    election,
-    known_branches,
-    peers,
-)
-from ganeti.store.election import Elector
+from ganeti import store
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.decisions.quorum import Copy, Term
+from ganeti.store import Document
+from ganeti.store.copies import branches, election, known_branches, peers
+from ganeti.store.copies.election import Elector
+from ganeti.store.file import database
 
 NODES = (0, 1, 2)
 

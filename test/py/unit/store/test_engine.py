@@ -5,11 +5,12 @@ import pytest
 from fakes import cluster
 from fakes.patience import until
 from fakes.store import MemoryBackend, open_memory
-from ganeti import errors
-from ganeti.objects import Update
-from ganeti.quorum import Voters
-from ganeti.store import Document, engine, voters, wire
+from ganeti.base import errors
+from ganeti.decisions.quorum import Voters
+from ganeti.model.objects import Update
+from ganeti.store import Document, engine, wire
 from ganeti.store.backend import Limits, OutcomeUnknownError
+from ganeti.store.copies import voters
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from cryptography.x509.oid import NameOID
 
 from fakes import cluster, patience
 from fakes.etcd_servers import EtcdServers
-from ganeti import errors
-from ganeti.clock import SystemClock
-from ganeti.pathutils import Paths
-from ganeti.quorum import Term
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.base.pathutils import Paths
+from ganeti.decisions.quorum import Term
 from ganeti.store import Document, choice, features, wire
 from ganeti.store.backend import OutcomeUnknownError
 from ganeti.store.etcd import (

@@ -7,7 +7,7 @@ import msgspec
 import pycurl
 import pytest
 
-from ganeti import errors
+from ganeti.base import errors
 from ganeti.store.etcd import gateway, messages, parse
 from ganeti.store.etcd.gateway import CompactedError, Gateway, OutcomeUnknownError
 

@@ -6,14 +6,14 @@ import pytest
 
 from fakes import cluster, patience
 from fakes.etcd_servers import EtcdServers
-from ganeti import errors
-from ganeti.clock import SystemClock
-from ganeti.objects import TABLES as RECORD_TABLES
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.model.objects import TABLES as RECORD_TABLES
 from ganeti.store import DOCUMENT_TABLES, Document, Follower, wire
 from ganeti.store.backend import NO_HISTORY, Group, chain
-from ganeti.store.database import Database
 from ganeti.store.etcd import Gateway, Mirror, messages, open_etcd
 from ganeti.store.etcd.gateway import CompactedError
+from ganeti.store.file.database import Database
 
 TABLES = (*RECORD_TABLES, *DOCUMENT_TABLES)
 

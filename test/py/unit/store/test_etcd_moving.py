@@ -5,11 +5,10 @@ import random
 import pytest
 
 from fakes import cluster
-from ganeti import errors
-from ganeti.clock import SystemClock
-from ganeti.objects import TABLES
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.model.objects import TABLES
 from ganeti.store import DOCUMENT_TABLES, Document, open_master
-from ganeti.store.database import Database
 from ganeti.store.etcd import (
     EtcdBackend,
     Gateway,
@@ -21,6 +20,7 @@ from ganeti.store.etcd import (
 )
 from ganeti.store.etcd.moving import _Entry
 from ganeti.store.etcd.reader import Reader
+from ganeti.store.file.database import Database
 
 CLOCK = SystemClock()
 

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from ganeti import errors
-from ganeti.clock import SystemClock
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
 from ganeti.store import Document
 from ganeti.store.etcd import Gateway, check, members, open_etcd
 from ganeti.store.etcd.reader import Reader

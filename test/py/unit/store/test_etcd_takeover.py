@@ -10,18 +10,11 @@ import pytest
 
 import ganeti
 from fakes import patience
-from ganeti import errors
-from ganeti.clock import SystemClock
-from ganeti.quorum import Term
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.decisions.quorum import Term
 from ganeti.store import Document
-from ganeti.store.etcd import (
-    Candidacy,
-    Claim,
-    Gateway,
-    messages,
-    open_etcd,
-    parse,
-)
+from ganeti.store.etcd import Candidacy, Claim, Gateway, messages, open_etcd, parse
 
 CLOCK = SystemClock()
 #: Seconds of the lease in most tests; the servers of the tests grant no shorter one.
@@ -30,7 +23,7 @@ TTL_S = 1
 #: A master that acknowledges commits on its standard output until it is killed.
 MASTER = """
 import sys
-from ganeti.clock import SystemClock
+from ganeti.base.clock import SystemClock
 from ganeti.store import Document
 from ganeti.store.etcd import open_etcd, parse
 db = open_etcd(parse(sys.argv[1]), clock=SystemClock(), node="first", ttl_s=int(sys.argv[2]))

@@ -4,10 +4,11 @@ import pytest
 
 from fakes import cluster
 from fakes.patience import until
-from ganeti import errors
-from ganeti.objects import Network, Update
-from ganeti.store import Document, features, replica
-from ganeti.store.database import Database
+from ganeti.base import errors
+from ganeti.model.objects import Network, Update
+from ganeti.store import Document, features
+from ganeti.store.copies import replica
+from ganeti.store.file.database import Database
 
 LARGE = Network(
     name="lan",

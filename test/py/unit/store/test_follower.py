@@ -7,10 +7,11 @@ import tempfile
 import pytest
 
 from fakes import cluster
-from ganeti import errors, store
-from ganeti.clock import SystemClock
-from ganeti.objects import Update
-from ganeti.quorum import Term
+from ganeti import store
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.decisions.quorum import Term
+from ganeti.model.objects import Update
 from ganeti.store import Document
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from fakes import clusters
 from fakes.engine import Engine
-from ganeti import errors
-from ganeti.objects import Update
+from ganeti.base import errors
+from ganeti.model.objects import Update
 from ganeti.store import Document, Fork
 
 N1 = clusters.node_uuid(1)

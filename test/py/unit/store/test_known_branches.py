@@ -2,8 +2,8 @@
 
 import pytest
 
-from ganeti.quorum import Copy
-from ganeti.store import known_branches
+from ganeti.decisions.quorum import Copy
+from ganeti.store.copies import known_branches
 
 DIGEST = "0f" * 16
 STATUS = {"cluster": "c", "written": 5, "digest": DIGEST}

@@ -9,12 +9,15 @@ import pytest
 from fakes import cluster
 from fakes.candidates import Candidates
 from fakes.patience import until
-from ganeti import errors, store
-from ganeti.clock import SystemClock
-from ganeti.config import HigherNumbers
-from ganeti.objects import Update
-from ganeti.quorum import Term
-from ganeti.store import CommitSettings, Document, branches, database, engine, peers
+from ganeti import store
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.decisions.quorum import Term
+from ganeti.master.config import HigherNumbers
+from ganeti.model.objects import Update
+from ganeti.store import CommitSettings, Document, engine
+from ganeti.store.copies import branches, peers
+from ganeti.store.file import database
 
 
 @pytest.fixture

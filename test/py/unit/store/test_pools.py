@@ -4,10 +4,12 @@ import pytest
 
 from fakes import cluster
 from fakes.patience import until
-from ganeti import errors, objects
-from ganeti.objects import Network, Update
-from ganeti.store import Follower, branches, engine, features, pools, wire
-from ganeti.store.database import Database
+from ganeti.base import errors
+from ganeti.model import objects
+from ganeti.model.objects import Network, Update
+from ganeti.store import Follower, engine, features, pools, wire
+from ganeti.store.copies import branches
+from ganeti.store.file.database import Database
 
 SIZE = 1 << 16
 LARGE = Network(

@@ -4,10 +4,13 @@ import pytest
 
 from fakes import cluster
 from fakes.store import MemoryBackend, open_memory
-from ganeti import errors, store
-from ganeti.quorum import Term
-from ganeti.store import Document, branches, database, features
+from ganeti import store
+from ganeti.base import errors
+from ganeti.decisions.quorum import Term
+from ganeti.store import Document, features
 from ganeti.store import backend as backend_module
+from ganeti.store.copies import branches
+from ganeti.store.file import database
 
 
 @pytest.fixture

@@ -10,11 +10,12 @@ import sqlite3
 import pytest
 
 from fakes import clusters
-from ganeti import errors, store
-from ganeti.clock import SystemClock
-from ganeti.quorum import Term
-from ganeti.store import schema
-from ganeti.store.database import Database
+from ganeti import store
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.decisions.quorum import Term
+from ganeti.store.file import schema
+from ganeti.store.file.database import Database
 
 STORED = pathlib.Path(__file__).parents[3] / "data" / "store"
 OLD = sorted(path.stem for path in STORED.glob("*.sql"))

@@ -4,9 +4,9 @@ import queue
 
 import pytest
 
-from ganeti import errors
-from ganeti.rpc import Result
-from ganeti.store import sending
+from ganeti.base import errors
+from ganeti.protocols.rpc import Result
+from ganeti.store.copies import sending
 
 
 def result(payload=None, fail_msg=None):

@@ -14,10 +14,12 @@ import pytest
 
 from fakes import cluster
 from fakes.patience import until
-from ganeti import errors, store
-from ganeti.clock import SystemClock
-from ganeti.objects import Network, Update
-from ganeti.store import Document, database, engine, sqlite_file
+from ganeti import store
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.model.objects import Network, Update
+from ganeti.store import Document, engine
+from ganeti.store.file import database, sqlite_file
 
 _MAKERS = 4
 
@@ -172,7 +174,7 @@ def test_two_masters_on_one_file_do_not_both_write(path):
 
 
 def test_a_long_scan_goes_page_by_page(path, monkeypatch):
-    monkeypatch.setattr("ganeti.store.sqlite.SCAN_ROWS", 7)
+    monkeypatch.setattr("ganeti.store.file.sqlite.SCAN_ROWS", 7)
     monkeypatch.setattr(database, "SCAN_ROWS", 7)
     db = open_master(path)
     keys = sorted(str(number) for number in range(50))

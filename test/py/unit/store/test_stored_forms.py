@@ -9,20 +9,14 @@ import msgspec
 import pytest
 
 from fakes import cluster, clusters
-from ganeti import errors, objects
-from ganeti.objects import Network, Update
-from ganeti.quorum import Voters
-from ganeti.store import (
-    Document,
-    Follower,
-    features,
-    peers,
-    schema,
-    sending,
-    voters,
-    wire,
-)
+from ganeti.base import errors
+from ganeti.decisions.quorum import Voters
+from ganeti.model import objects
+from ganeti.model.objects import Network, Update
+from ganeti.store import Document, Follower, features, wire
 from ganeti.store.backend import NO_HISTORY, ArchivePage, Group
+from ganeti.store.copies import peers, sending, voters
+from ganeti.store.file import schema
 from ganeti.store.memory import MemoryBackend, open_memory
 
 N1, N2 = clusters.node_uuid(1), clusters.node_uuid(2)
@@ -445,7 +439,7 @@ def test_pages_of_the_archive_begin_after_a_key_and_have_a_size():
 @pytest.fixture
 def followed(tmp_path):
     from ganeti import store
-    from ganeti.clock import SystemClock
+    from ganeti.base.clock import SystemClock
 
     path = str(tmp_path / "store.db")
     db = store.open_master(path, replicate=None, clock=SystemClock())
@@ -458,8 +452,8 @@ def followed(tmp_path):
 
 def test_a_follower_reads_and_scans_documents_as_they_are_now(followed, monkeypatch):
     db, follower = followed
-    monkeypatch.setattr("ganeti.store.follower.SCAN_ROWS", 2)
-    monkeypatch.setattr("ganeti.store.database.SCAN_ROWS", 2)
+    monkeypatch.setattr("ganeti.store.copies.follower.SCAN_ROWS", 2)
+    monkeypatch.setattr("ganeti.store.file.database.SCAN_ROWS", 2)
     keys = [str(number) for number in range(1, 6)]
     db.commit([Document("jobs", key, key.encode()) for key in keys])
     assert [follower.read("jobs", key) for key in ("1", "9")] == [b"1", None]
@@ -477,8 +471,8 @@ def test_a_follower_reads_and_scans_documents_as_they_are_now(followed, monkeypa
 
 def test_a_scan_ends_where_the_file_was_replaced(followed, monkeypatch, tmp_path):
     db, follower = followed
-    monkeypatch.setattr("ganeti.store.follower.SCAN_ROWS", 1)
-    monkeypatch.setattr("ganeti.store.database.SCAN_ROWS", 1)
+    monkeypatch.setattr("ganeti.store.copies.follower.SCAN_ROWS", 1)
+    monkeypatch.setattr("ganeti.store.file.database.SCAN_ROWS", 1)
     db.commit([Document("jobs", key, b"x") for key in "12"])
     scan = follower.scan("jobs")
     assert next(scan) == ("1", b"x")
@@ -501,7 +495,7 @@ def test_a_follower_notices_a_history_that_went_further(followed):
 
 def test_a_follower_leaves_nothing_beside_the_file(tmp_path):
     from ganeti import store
-    from ganeti.clock import SystemClock
+    from ganeti.base.clock import SystemClock
 
     path = str(tmp_path / "store.db")
     db = store.open_master(path, replicate=None, clock=SystemClock())

@@ -6,9 +6,10 @@ import sys
 
 import pytest
 
-from ganeti import pathutils
+from ganeti.base import pathutils
+from ganeti.base.filesystem import pidfile
+from ganeti.base.tls import x509
 from ganeti.tools import cleaner, common
-from ganeti.utils import pidfile, x509
 
 UUID = "5e1c0b9a-0000-4000-8000-000000000001"
 NOW = 1_800_000_000.0

@@ -11,12 +11,8 @@ import shlex
 import pytest
 
 from fakes import golden
-from ganeti.tools import (
-    common,
-    confd_client,
-    import_export,
-    mon_collector,
-)
+from ganeti.tools import common, confd_client, mon_collector
+from ganeti.tools.transfer import import_export
 
 FOLDER = pathlib.Path(__file__).parents[3] / "data" / "tools"
 RUNS = [

@@ -9,20 +9,20 @@ import types
 import pytest
 
 from fakes.processes import FakeRunner
-from ganeti import errors
+from ganeti.base import daemon_users, errors
+from ganeti.base.pathutils import Paths
+from ganeti.base.tls import authority, x509
 from ganeti.bootstrap import crypto, renewal_note
-from ganeti.pathutils import Paths
-from ganeti.ssconf import SimpleStore
-from ganeti.ssh import authorized_keys, keys, pubkeys
-from ganeti.storage import allowed
-from ganeti.tools import (
-    common,
+from ganeti.node.storage import allowed
+from ganeti.protocols.ssconf import SimpleStore
+from ganeti.protocols.ssh import authorized_keys, keys, pubkeys
+from ganeti.tools import common
+from ganeti.tools.joining import (
     node_cleanup,
     node_daemon_setup,
     prepare_node_join,
     ssh_update,
 )
-from ganeti.utils import authority, daemon_users, x509
 
 CLUSTER = "cluster.vc.test"
 UUID = "c0ffee00-1234-4abc-8def-0123456789ab"

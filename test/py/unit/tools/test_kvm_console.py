@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from ganeti import errors
-from ganeti.hypervisor.kvm.qmp import Qmp
+from ganeti.base import errors
+from ganeti.node.hypervisor.kvm.qmp import Qmp
 from ganeti.tools import kvm_console
 
 

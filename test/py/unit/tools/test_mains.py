@@ -10,27 +10,20 @@ import types
 
 import pytest
 
-from ganeti import errors
+from ganeti.base import errors
+from ganeti.base.pathutils import Paths
 from ganeti.bootstrap.upgrade import node as upgrade
-from ganeti.pathutils import Paths
-from ganeti.tools import (
-    common,
-    confd_client,
-    ensure_dirs,
-    import_export,
-    mon_collector,
+from ganeti.migration.takeover import node as takeover
+from ganeti.tools import common, confd_client, ensure_dirs, mon_collector
+from ganeti.tools.joining import (
     node_cleanup,
-    oob_common,
-    oob_fence,
-    oob_ipmi,
-    oob_redfish,
-    oob_ssh,
     post_upgrade,
     prepare_node_join,
     ssh_update,
     upgrade_node,
 )
-from ganeti.tools.takeover import node as takeover
+from ganeti.tools.oob import oob_common, oob_fence, oob_ipmi, oob_redfish, oob_ssh
+from ganeti.tools.transfer import import_export
 
 
 @pytest.fixture

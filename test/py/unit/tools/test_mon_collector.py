@@ -2,8 +2,8 @@
 
 import pytest
 
-from ganeti.constants import exitcodes
-from ganeti.mond import sources
+from ganeti.base.constants import exitcodes
+from ganeti.node.collectors import sources
 from ganeti.tools import mon_collector
 
 

@@ -10,10 +10,10 @@ import time
 import pytest
 
 from fakes.processes import FakeRunner
-from ganeti import errors, process
-from ganeti.pathutils import Paths
+from ganeti.base import errors, process
+from ganeti.base.net import netutils
+from ganeti.base.pathutils import Paths
 from ganeti.tools import ensure_dirs, master_ip_setup
-from ganeti.utils import netutils
 
 ENV = {
     "MASTER_NETDEV": "br0",

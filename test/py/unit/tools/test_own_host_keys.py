@@ -1,8 +1,8 @@
 """An export for Ganeti names what it leaves out: SSH host keys, parameters of guests."""
 
 from fakes import clusters
-from ganeti.objects import Update
-from ganeti.tools import old_config
+from ganeti.migration import old_config
+from ganeti.model.objects import Update
 
 
 def test_recorded_host_keys_are_left_out_and_foreign_ones_named():

@@ -3,7 +3,11 @@
 `kvm`, `xen` and `containers` have the tables of the hypervisors, `tables` joins them.
 """
 
-from ganeti.constants.hvparams.row import HvParam
-from ganeti.constants.hvparams.tables import ADDITIONS, HYPERVISOR, of_ganeti
+from ganeti.base.constants.parameters.hvparams.row import HvParam
+from ganeti.base.constants.parameters.hvparams.tables import (
+    ADDITIONS,
+    HYPERVISOR,
+    of_ganeti,
+)
 
 __all__ = ["ADDITIONS", "HYPERVISOR", "HvParam", "of_ganeti"]

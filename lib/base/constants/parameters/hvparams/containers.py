@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from ganeti.constants import forms
-from ganeti.constants.hvparams.row import HvParam
+from ganeti.base.constants.parameters import forms
+from ganeti.base.constants.parameters.hvparams.row import HvParam
 
 #: Parameters of ``chroot``.
 CHROOT: Final[dict[str, HvParam]] = {

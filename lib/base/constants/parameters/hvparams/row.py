@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from ganeti.constants.forms import Form, Root
+from ganeti.base.constants.parameters.forms import Form, Root
 
 
 class HvParam(NamedTuple):

@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from ganeti.constants.hvparams.containers import CHROOT, FAKE, LXC
-from ganeti.constants.hvparams.kvm import KVM, KVM_ADDITIONS
-from ganeti.constants.hvparams.row import HvParam
-from ganeti.constants.hvparams.xen import XEN_HVM, XEN_PVM
+from ganeti.base.constants.parameters.hvparams.containers import CHROOT, FAKE, LXC
+from ganeti.base.constants.parameters.hvparams.kvm import KVM, KVM_ADDITIONS
+from ganeti.base.constants.parameters.hvparams.row import HvParam
+from ganeti.base.constants.parameters.hvparams.xen import XEN_HVM, XEN_PVM
 
 #: Parameters by hypervisor.
 HYPERVISOR: Final[dict[str, dict[str, HvParam]]] = {

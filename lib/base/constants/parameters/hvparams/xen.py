@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from ganeti.constants import forms, hypervisors
-from ganeti.constants.hvparams.row import HvParam
+from ganeti.base.constants.parameters import forms, hypervisors
+from ganeti.base.constants.parameters.hvparams.row import HvParam
 
 #: Parameters of ``xen-hvm``, fully virtualised guests.
 XEN_HVM: Final[dict[str, HvParam]] = {

@@ -9,8 +9,8 @@ from typing import Any, Final, TypeGuard
 
 import msgspec
 
-from ganeti.htools.model.cluster import Cluster, DataError, Instance
-from ganeti.htools.model.json_reader import JsonPart
+from ganeti.decisions.htools.model.cluster import Cluster, DataError, Instance
+from ganeti.decisions.htools.model.json_reader import JsonPart
 
 #: Collector of the average load of a node's CPUs.
 CPU: Final = "cpu-avg-load"

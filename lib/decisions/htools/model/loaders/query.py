@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti.htools.model.cluster import (
+from ganeti.decisions.htools.model.cluster import (
     MOVABLE_TEMPLATES,
     NONE,
     RUNNING,
@@ -20,9 +20,9 @@ from ganeti.htools.model.cluster import (
     Node,
     lookup,
 )
-from ganeti.htools.model.json_reader import JsonPart
-from ganeti.htools.model.policy import TEMPLATES, AllocPolicy
-from ganeti.htools.model.policy_reader import read_policy
+from ganeti.decisions.htools.model.json_reader import JsonPart
+from ganeti.decisions.htools.model.policy import TEMPLATES, AllocPolicy
+from ganeti.decisions.htools.model.policy_reader import read_policy
 
 _NODE: Final = (
     "name mtotal mnode mfree dtotal dfree ctotal cnos offline drained vm_capable"

@@ -3,8 +3,8 @@
 import re
 from typing import Final
 
-from ganeti.htools.model.cluster import Cluster, DataError, Group, Node
-from ganeti.htools.model.policy import AllocPolicy
+from ganeti.decisions.htools.model.cluster import Cluster, DataError, Group, Node
+from ganeti.decisions.htools.model.policy import AllocPolicy
 
 _POLICIES: Final = {
     **{policy.value: policy for policy in AllocPolicy},

@@ -10,8 +10,9 @@ from typing import Final
 
 import msgspec
 
-from ganeti.htools.model import formatting
-from ganeti.htools.model.cluster import (
+from ganeti.base.text import control_chars
+from ganeti.decisions.htools.model import formatting
+from ganeti.decisions.htools.model.cluster import (
     MOVABLE_TEMPLATES,
     NONE,
     STATES,
@@ -21,14 +22,13 @@ from ganeti.htools.model.cluster import (
     Instance,
     Node,
 )
-from ganeti.htools.model.policy import (
+from ganeti.decisions.htools.model.policy import (
     DEFAULT_POLICY,
     TEMPLATES,
     AllocPolicy,
     Policy,
     Spec,
 )
-from ganeti.utils import control_chars
 
 _SECTIONS: Final = 4
 _KINDS: Final = ("groups", "nodes", "instances", "cluster tags", "policies")

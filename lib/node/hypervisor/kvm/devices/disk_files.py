@@ -9,11 +9,11 @@ import contextlib
 import os
 from collections.abc import Iterator, Mapping
 
-from ganeti import errors
-from ganeti.constants import disks as disk_words
-from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.hypervisor.kvm.runtime import PluggedDisk, Runtime
+from ganeti.base import errors
+from ganeti.base.constants import disks as disk_words
+from ganeti.node.hypervisor.base import NodeEffects
+from ganeti.node.hypervisor.kvm.files import Files
+from ganeti.node.hypervisor.kvm.runtime import PluggedDisk, Runtime
 
 
 @contextlib.contextmanager

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import errors
-from ganeti.constants import hypervisors as hypervisor_constants
-from ganeti.hypervisor.kvm import options, uris
-from ganeti.hypervisor.kvm.runtime import HvInfo, PluggedDisk, PluggedNic
-from ganeti.objects.filled import DiskX, NicX
+from ganeti.base import errors
+from ganeti.base.constants.parameters import hypervisors as hypervisor_constants
+from ganeti.model.objects.filled import DiskX, NicX
+from ganeti.node.hypervisor.kvm.devices import options, uris
+from ganeti.node.hypervisor.kvm.runtime import HvInfo, PluggedDisk, PluggedNic
 
 PCI_BUS: Final = "pci.0"
 SCSI_BUS: Final = "scsi.0"

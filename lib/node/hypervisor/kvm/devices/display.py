@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.constants import hypervisors as hypervisor_constants
-from ganeti.hypervisor.kvm import options
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.objects.filled import InstanceX
-from ganeti.utils import netutils
+from ganeti.base import errors
+from ganeti.base.constants.parameters import hypervisors as hypervisor_constants
+from ganeti.base.net import netutils
+from ganeti.model.objects.filled import InstanceX
+from ganeti.node.hypervisor.kvm.devices import options
+from ganeti.node.hypervisor.kvm.files import Files
 
 _WILDCARDS: Final = frozenset({"0.0.0.0", "::"})
 #: Credentials of VNC.

@@ -7,11 +7,12 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.hypervisor.kvm import kept, options
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.objects.filled import InstanceX
-from ganeti.utils import files as file_utils
+from ganeti.base import errors
+from ganeti.base.filesystem import files as file_utils
+from ganeti.model.objects.filled import InstanceX
+from ganeti.node.hypervisor.kvm import kept
+from ganeti.node.hypervisor.kvm.devices import options
+from ganeti.node.hypervisor.kvm.files import Files
 
 UEFI: Final = "uefi"
 #: Largest template, in bytes. OVMF has 84 or 528 KiB.

@@ -8,9 +8,10 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from ganeti import errors, pathutils
-from ganeti.hypervisor.kvm import files, runtime, shares, tpm
-from ganeti.hypervisor.kvm.files import Files
+from ganeti.base import errors, pathutils
+from ganeti.node.hypervisor.kvm import files, runtime
+from ganeti.node.hypervisor.kvm.devices import shares, tpm
+from ganeti.node.hypervisor.kvm.files import Files
 
 #: Processes of the node by id, with their arguments.
 _Commands = dict[int, list[str]]

@@ -14,13 +14,15 @@ import stat
 from collections.abc import Iterator
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.hypervisor import networks
-from ganeti.hypervisor.base import AttachedDisk, NodeEffects
-from ganeti.hypervisor.kvm import argv, devices, disk_files, runtime, taps
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.hypervisor.kvm.qmp import Qmp
-from ganeti.objects.filled import DiskX, InstanceX, NicX
+from ganeti.base import errors
+from ganeti.model.objects.filled import DiskX, InstanceX, NicX
+from ganeti.node.hypervisor import networks
+from ganeti.node.hypervisor.base import AttachedDisk, NodeEffects
+from ganeti.node.hypervisor.kvm import argv, runtime
+from ganeti.node.hypervisor.kvm.devices import disk_files, taps
+from ganeti.node.hypervisor.kvm.devices import disks_and_nics as devices
+from ganeti.node.hypervisor.kvm.files import Files
+from ganeti.node.hypervisor.kvm.qmp import Qmp
 
 #: Seconds that a guest may take to release a device.
 _UNPLUG_S: Final = 15.0

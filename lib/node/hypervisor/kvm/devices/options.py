@@ -8,7 +8,7 @@ programs that it opens as root. So no other module joins parts of an option.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import errors
+from ganeti.base import errors
 
 #: Longer ones are refused before the kernel does (128 KiB for one argument).
 _LONGEST: Final = 64 * 1024

@@ -11,10 +11,10 @@ from typing import Final
 
 import pycdlib
 
-from ganeti import errors
-from ganeti.constants import cloud_init
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.utils import files as file_utils
+from ganeti.base import errors
+from ganeti.base.constants.parameters import cloud_init
+from ganeti.base.filesystem import files as file_utils
+from ganeti.node.hypervisor.kvm.files import Files
 
 #: Name on the ISO 9660 level; guests read the long names of Rock Ridge or Joliet.
 _SHORT_NAMES: Final = {

@@ -19,13 +19,14 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import errors, pathutils
-from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.kvm import detached, files, options
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.process import SAFE_PATH
-from ganeti.utils import files as file_utils
-from ganeti.utils import hv_syntax
+from ganeti.base import errors, pathutils
+from ganeti.base.filesystem import files as file_utils
+from ganeti.base.process import SAFE_PATH
+from ganeti.base.text import hv_syntax
+from ganeti.node.hypervisor.base import NodeEffects
+from ganeti.node.hypervisor.kvm import detached, files
+from ganeti.node.hypervisor.kvm.devices import options
+from ganeti.node.hypervisor.kvm.files import Files
 
 #: Name of the list in the configuration directory.
 LIST: Final = "shared-directories"

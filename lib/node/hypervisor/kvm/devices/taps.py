@@ -1,4 +1,4 @@
-"""Taps, the node's ends of guests' NICs; see `ganeti.hypervisor.networks`.
+"""Taps, the node's ends of guests' NICs; see `ganeti.node.hypervisor.networks`.
 
 Taps need root. On virtual nodes, which any user may run, NICs can be in the emulator's
 user network instead, which has no tap. An administrator's ``kvm-vif-bridge`` script
@@ -13,13 +13,13 @@ import struct
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti import errors, process
-from ganeti.constants import network
-from ganeti.hypervisor import networks
-from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.objects.filled import NicX
-from ganeti.utils import files as file_utils
+from ganeti.base import errors, process
+from ganeti.base.constants import network
+from ganeti.base.filesystem import files as file_utils
+from ganeti.model.objects.filled import NicX
+from ganeti.node.hypervisor import networks
+from ganeti.node.hypervisor.base import NodeEffects
+from ganeti.node.hypervisor.kvm.files import Files
 
 # From linux/if_tun.h.
 _TUNSETIFF: Final = 0x400454CA

@@ -22,12 +22,13 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.hypervisor.base import MIB, NodeEffects
-from ganeti.hypervisor.kvm import detached, files, kept, options
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.objects.filled import InstanceX
-from ganeti.utils import files as file_utils
+from ganeti.base import errors
+from ganeti.base.filesystem import files as file_utils
+from ganeti.model.objects.filled import InstanceX
+from ganeti.node.hypervisor.base import MIB, NodeEffects
+from ganeti.node.hypervisor.kvm import detached, files, kept
+from ganeti.node.hypervisor.kvm.devices import options
+from ganeti.node.hypervisor.kvm.files import Files
 
 _log = logging.getLogger(__name__)
 #: User of the process, unless the emulator has one.

@@ -10,7 +10,7 @@ import urllib.parse
 from collections.abc import Callable
 from typing import Any, Final
 
-from ganeti import errors
+from ganeti.base import errors
 
 Options = dict[str, Any]
 

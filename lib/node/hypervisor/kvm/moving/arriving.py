@@ -10,22 +10,16 @@ Specified in the hypervisor document, section 2.4.
 import os
 from typing import Final
 
-from ganeti import errors
-from ganeti.hypervisor import networks
-from ganeti.hypervisor.base import Arrival, NodeEffects
-from ganeti.hypervisor.kvm import (
-    cleanup,
-    departure,
-    launch,
-    migration,
-    progress,
-    runtime,
-    taps,
-)
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.hypervisor.kvm.qmp import Qmp, run_state
-from ganeti.objects.filled import InstanceX
-from ganeti.utils import files as file_utils
+from ganeti.base import errors
+from ganeti.base.filesystem import files as file_utils
+from ganeti.model.objects.filled import InstanceX
+from ganeti.node.hypervisor import networks
+from ganeti.node.hypervisor.base import Arrival, NodeEffects
+from ganeti.node.hypervisor.kvm import cleanup, launch, runtime
+from ganeti.node.hypervisor.kvm.devices import taps
+from ganeti.node.hypervisor.kvm.files import Files
+from ganeti.node.hypervisor.kvm.moving import departure, migration, progress
+from ganeti.node.hypervisor.kvm.qmp import Qmp, run_state
 
 #: Capability by which a target leaves the disks alone until its guest goes on.
 _LATE_DISKS: Final = "late-block-activate"

@@ -19,9 +19,9 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from ganeti.hypervisor.kvm import kept
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.utils import files as file_utils
+from ganeti.base.filesystem import files as file_utils
+from ganeti.node.hypervisor.kvm import kept
+from ganeti.node.hypervisor.kvm.files import Files
 
 
 class Stage(enum.StrEnum):

@@ -13,12 +13,13 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti import errors
-from ganeti.constants import cloud_init
-from ganeti.constants import hvparams as hv_constants
-from ganeti.hypervisor.base import AttachedDisk
-from ganeti.hypervisor.kvm import argv, devices, runtime
-from ganeti.objects.filled import InstanceX
+from ganeti.base import errors
+from ganeti.base.constants.parameters import cloud_init
+from ganeti.base.constants.parameters import hvparams as hv_constants
+from ganeti.model.objects.filled import InstanceX
+from ganeti.node.hypervisor.base import AttachedDisk
+from ganeti.node.hypervisor.kvm import argv, runtime
+from ganeti.node.hypervisor.kvm.devices import disks_and_nics as devices
 
 #: Largest runtime of another node, in bytes: 32 devices need less than a tenth of it.
 _MAX_TEXT: Final = 1024 * 1024

@@ -6,10 +6,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.hypervisor.kvm.qmp import Qmp
-from ganeti.utils import files as file_utils
+from ganeti.base import errors
+from ganeti.base.filesystem import files as file_utils
+from ganeti.node.hypervisor.kvm.files import Files
+from ganeti.node.hypervisor.kvm.qmp import Qmp
 
 #: Capability by which a source completes only when the target has loaded all.
 RETURN_PATH: Final = "return-path"

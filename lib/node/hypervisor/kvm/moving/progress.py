@@ -14,12 +14,13 @@ from typing import Final, Self
 
 import msgspec
 
-from ganeti import errors
-from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.kvm import agent, files, taps
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.hypervisor.kvm.qmp import Qmp, checked
-from ganeti.utils import files as file_utils
+from ganeti.base import errors
+from ganeti.base.filesystem import files as file_utils
+from ganeti.node.hypervisor.base import NodeEffects
+from ganeti.node.hypervisor.kvm import agent, files
+from ganeti.node.hypervisor.kvm.devices import taps
+from ganeti.node.hypervisor.kvm.files import Files
+from ganeti.node.hypervisor.kvm.qmp import Qmp, checked
 
 #: Seconds without input and output until a guest is stuck: if its agent fell silent,
 #: and if it had none, so that it may be one that computes.

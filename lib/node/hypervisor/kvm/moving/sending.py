@@ -9,12 +9,13 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from ganeti import errors
-from ganeti.hypervisor.base import MIB, MigrationStatus, NodeEffects
-from ganeti.hypervisor.kvm import cleanup, departure, files, migration
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.hypervisor.kvm.qmp import Qmp, checked, run_state
-from ganeti.utils import files as file_utils
+from ganeti.base import errors
+from ganeti.base.filesystem import files as file_utils
+from ganeti.node.hypervisor.base import MIB, MigrationStatus, NodeEffects
+from ganeti.node.hypervisor.kvm import cleanup, files
+from ganeti.node.hypervisor.kvm.files import Files
+from ganeti.node.hypervisor.kvm.moving import departure, migration
+from ganeti.node.hypervisor.kvm.qmp import Qmp, checked, run_state
 
 #: Consecutive bad answers after which a migration counts as failed, and the interval.
 _STATUS_RETRIES: Final = 5

@@ -6,9 +6,10 @@ import pytest
 
 from fakes.broken_cluster import BrokenCluster
 from fakes.clocks import FakeClock
-from ganeti import autorepair, errors
-from ganeti.repair import tags
-from ganeti.repair.plan import RepairState
+from ganeti.automation import autorepair
+from ganeti.base import errors
+from ganeti.decisions.repair import tags
+from ganeti.decisions.repair.plan import RepairState
 
 P = tags.PREFIX
 ID = "5b0c2f5e-6a0e-4d53-8f7e-1c1c6a9d1e10"

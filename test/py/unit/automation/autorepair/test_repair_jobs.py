@@ -2,11 +2,11 @@
 
 import pytest
 
-from ganeti import errors
-from ganeti.autorepair import repair_jobs
-from ganeti.autorepair.repair_jobs import KnownJobs, job_state
-from ganeti.repair import tags
-from ganeti.repair.plan import JobState
+from ganeti.automation.autorepair import repair_jobs
+from ganeti.automation.autorepair.repair_jobs import KnownJobs, job_state
+from ganeti.base import errors
+from ganeti.decisions.repair import tags
+from ganeti.decisions.repair.plan import JobState
 
 P = tags.PREFIX
 DELAY, MOVE = {"OP_ID": "OP_TEST_DELAY"}, {"OP_ID": "OP_INSTANCE_MIGRATE"}

@@ -11,22 +11,21 @@ from fakes.processes import FakeRunner
 from fakes.rpc import FakeRunner as FakeNodes
 from fakes.rpc import failure
 from fakes.vnode import know_own_name
-from ganeti import config, errors, ssconf
-from ganeti.bootstrap import (
-    etcd_failover,
-    etcd_place,
-    failover,
-    lost_master,
-    store_access,
-)
-from ganeti.clock import SystemClock
-from ganeti.cmdlib import master_ip
-from ganeti.objects import TABLES, Update
-from ganeti.pathutils import Paths
+from ganeti.automation.failover import etcd_failover
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
+from ganeti.base.tls import x509
+from ganeti.bootstrap import failover, lost_master
+from ganeti.bootstrap.stores import etcd_place, store_access
+from ganeti.master import config
+from ganeti.model.objects import TABLES, Update
+from ganeti.operations import master_ip
+from ganeti.protocols import ssconf
 from ganeti.store import Document, choice, open_master
 from ganeti.store.etcd import Claim, Gateway, Servers, open_etcd, parse
 from ganeti.store.etcd.reader import Reader
-from ganeti.utils import files, x509
 
 CLOCK = SystemClock()
 
@@ -99,11 +98,11 @@ def test_a_node_that_cannot_record_itself_leaves_the_former_master(site, monkeyp
     def fail(path, *_args, **_options):
         raise OSError(errno.ENOSPC, "No space left on device", path)
 
-    monkeypatch.setattr("ganeti.ssconf.writer.files.write_file", fail)
+    monkeypatch.setattr("ganeti.protocols.ssconf.writer.files.write_file", fail)
     with pytest.raises(errors.OpPrereqError, match="No space"), site.lead():
         pytest.fail("it leads")
     assert site.leading() is None
-    monkeypatch.setattr("ganeti.constants.ssconf.MAX_SIZE", 40)
+    monkeypatch.setattr("ganeti.base.constants.protocols.ssconf.MAX_SIZE", 40)
     monkeypatch.undo()
     with site.lead() as (_opened, old):
         assert old == site.master  # The store had not named this node.

@@ -5,9 +5,10 @@ import os
 import pytest
 
 from fakes import clusters
-from ganeti import errors, ssconf
-from ganeti.bootstrap import master_name
-from ganeti.pathutils import Paths
+from ganeti.automation.failover import master_name
+from ganeti.base import errors
+from ganeti.base.pathutils import Paths
+from ganeti.protocols import ssconf
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ import time
 
 import pytest
 
-from ganeti.confd import wire
-from ganeti.constants import confd
-from ganeti.maintd import diagnoses
-from ganeti.maintd.application import Application
-from ganeti.mond import reports
-from ganeti.repair.incidents import Action, Incident, MaintenanceState
+from ganeti.automation.maintenance import diagnoses
+from ganeti.base.constants.protocols import confd
+from ganeti.daemons.maintd.application import Application
+from ganeti.decisions.repair.incidents import Action, Incident, MaintenanceState
+from ganeti.node.collectors import reports
+from ganeti.protocols.confd import wire
 
 KEY = b"key\n"
 NOW = 1_700_000_000.0

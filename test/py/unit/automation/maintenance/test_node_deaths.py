@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from fakes.clocks import FakeClock
-from ganeti import errors
-from ganeti.maintd.instances import Recovery
-from ganeti.maintd.node_deaths import Heartbeats, NodeDeaths
-from ganeti.repair import node_death
-from ganeti.repair.journal import NODE_DEATH, Round
-from ganeti.repair.node_lives import (
+from ganeti.automation.maintenance.instances import Recovery
+from ganeti.automation.maintenance.node_deaths import Heartbeats, NodeDeaths
+from ganeti.base import errors
+from ganeti.decisions.repair import node_death
+from ganeti.decisions.repair.journal import NODE_DEATH, Round
+from ganeti.decisions.repair.node_lives import (
     DeathJob,
     DeathState,
     Facts,

@@ -4,15 +4,15 @@ import msgspec
 import pytest
 
 from fakes.clocks import FakeClock
-from ganeti import errors
-from ganeti.maintd import service
-from ganeti.maintd.diagnoses import Diagnosis, Place
-from ganeti.maintd.instances import Advanced
-from ganeti.maintd.passes import Passes, Surroundings
-from ganeti.repair import rounds
-from ganeti.repair.duties import Duties
-from ganeti.repair.incidents import MaintenanceState
-from ganeti.repair.limits import Automation, Freeze
+from ganeti.automation.maintenance import service
+from ganeti.automation.maintenance.diagnoses import Diagnosis, Place
+from ganeti.automation.maintenance.instances import Advanced
+from ganeti.automation.maintenance.passes import Passes, Surroundings
+from ganeti.base import errors
+from ganeti.decisions.repair import rounds
+from ganeti.decisions.repair.duties import Duties
+from ganeti.decisions.repair.incidents import MaintenanceState
+from ganeti.decisions.repair.limits import Automation, Freeze
 
 NODES = {
     f"u{n}": rounds.NodeView(uuid=f"u{n}", name=f"node{n}", group="g")

@@ -6,12 +6,12 @@ import threading
 import pytest
 
 from fakes.patience import until
-from ganeti.clock import SystemClock
-from ganeti.constants import confd
-from ganeti.maintd import polls
-from ganeti.maintd.diagnoses import Place, RefusedError
-from ganeti.maintd.polls import LATE, Poller
-from ganeti.mond import reports
+from ganeti.automation.maintenance import polls
+from ganeti.automation.maintenance.diagnoses import Place, RefusedError
+from ganeti.automation.maintenance.polls import LATE, Poller
+from ganeti.base.clock import SystemClock
+from ganeti.base.constants.protocols import confd
+from ganeti.node.collectors import reports
 
 KEY = b"key\n"
 DATA = {"status": "evacuate"}

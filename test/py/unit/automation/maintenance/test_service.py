@@ -6,11 +6,16 @@ import msgspec
 import pytest
 
 from fakes.clocks import FakeClock
-from ganeti import errors
-from ganeti.maintd.diagnoses import NOT_REPEATED, Diagnosis, Steady
-from ganeti.maintd.service import Maintenance
-from ganeti.repair.incidents import Action, Incident, IncidentState, MaintenanceState
-from ganeti.repair.journal import Round
+from ganeti.automation.maintenance.diagnoses import NOT_REPEATED, Diagnosis, Steady
+from ganeti.automation.maintenance.service import Maintenance
+from ganeti.base import errors
+from ganeti.decisions.repair.incidents import (
+    Action,
+    Incident,
+    IncidentState,
+    MaintenanceState,
+)
+from ganeti.decisions.repair.journal import Round
 
 FAULT = {"status": "live-repair", "command": "fix"}
 TAG = "maintd:repairfailed:i1"

@@ -7,9 +7,10 @@ import pytest
 from fakes.clocks import FakeClock
 from fakes.luxi_master import FakeMaster
 from fakes.processes import FakeRunner
-from ganeti import errors, ssconf
-from ganeti.pathutils import Paths
-from ganeti.watcher.effects import Settings, Watch
+from ganeti.automation.watcher.effects import Settings, Watch
+from ganeti.base import errors
+from ganeti.base.pathutils import Paths
+from ganeti.protocols import ssconf
 
 GROUP = "5e1c0b9a-0000-4000-8000-000000000001"
 OTHER = "5e1c0b9a-0000-4000-8000-000000000002"

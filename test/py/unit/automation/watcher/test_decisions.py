@@ -3,10 +3,11 @@
 import msgspec
 import pytest
 
-from ganeti.constants import instance as constants
-from ganeti.watcher import decisions, records
-from ganeti.watcher.decisions import Action, InstanceReport, NodeReport
-from ganeti.watcher.records import Attempts, GroupState, InstanceRecord
+from ganeti.base.constants import instance as constants
+from ganeti.decisions.watching import group_state as records
+from ganeti.decisions.watching import verdicts as decisions
+from ganeti.decisions.watching.group_state import Attempts, GroupState, InstanceRecord
+from ganeti.decisions.watching.verdicts import Action, InstanceReport, NodeReport
 
 NOW = 1_700_000_000.0
 INTERVAL_S = 300.0

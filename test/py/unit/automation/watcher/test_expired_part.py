@@ -2,8 +2,8 @@
 
 import pytest
 
-from ganeti import errors
-from ganeti.watcher import expired_part
+from ganeti.automation.watcher import expired_part
+from ganeti.base import errors
 
 UUID = "3f1d0b9a-2c8e-4b43-9d4e-0f5b6f3c8a11"
 

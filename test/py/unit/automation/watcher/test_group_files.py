@@ -6,11 +6,11 @@ import pathlib
 
 import pytest
 
-from ganeti import errors
-from ganeti.pathutils import Paths
-from ganeti.utils import files
-from ganeti.watcher import group_files
-from ganeti.watcher.records import EMPTY, GroupState
+from ganeti.automation.watcher import group_files
+from ganeti.base import errors
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
+from ganeti.decisions.watching.group_state import EMPTY, GroupState
 
 STATE = GroupState({}, {"n1": "boot"})
 

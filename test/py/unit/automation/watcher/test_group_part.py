@@ -4,10 +4,10 @@ import logging
 
 import pytest
 
-from ganeti import errors
-from ganeti.watcher import group_files, group_part
-from ganeti.watcher.master_part import NotMaster
-from ganeti.watcher.records import Attempts
+from ganeti.automation.watcher import group_files, group_part
+from ganeti.automation.watcher.master_part import NotMaster
+from ganeti.base import errors
+from ganeti.decisions.watching.group_state import Attempts
 
 GROUP = "5e1c0b9a-0000-4000-8000-000000000001"
 VERIFY = ("OP_GROUP_VERIFY_DISKS", None)

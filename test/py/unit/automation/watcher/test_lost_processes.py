@@ -5,10 +5,10 @@ import os
 
 import pytest
 
-from ganeti import errors
-from ganeti.hypervisor.kvm import helper_processes
-from ganeti.hypervisor.kvm.helper_processes import Need
-from ganeti.watcher import lost_processes
+from ganeti.automation.watcher import lost_processes
+from ganeti.base import errors
+from ganeti.node.hypervisor.kvm.devices import helper_processes
+from ganeti.node.hypervisor.kvm.devices.helper_processes import Need
 
 SHARE = {"web1": [Need("/srv/data")]}
 BOTH = {"web1": [Need("/srv/data"), Need()]}

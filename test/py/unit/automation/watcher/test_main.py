@@ -7,10 +7,10 @@ import socket
 
 import pytest
 
-from ganeti import errors
-from ganeti.utils import files
-from ganeti.watcher import group_files, main, master_part, node_part, pause
-from ganeti.watcher.effects import Settings
+from ganeti.automation.watcher import group_files, main, master_part, node_part, pause
+from ganeti.automation.watcher.effects import Settings
+from ganeti.base import errors
+from ganeti.base.filesystem import files
 
 GROUP = "5e1c0b9a-0000-4000-8000-000000000001"
 
@@ -341,7 +341,7 @@ def test_a_machine_in_no_cluster_is_named(monkeypatch, capsys, tmp_path):
 
 
 def test_the_pause_is_in_the_same_file_as_the_master_writes(node):
-    from ganeti.masterd import cluster_facts
+    from ganeti.daemons.masterd import cluster_facts
 
     cluster_facts.write_watcher_pause(node.paths, node.clock.now + 60)
     assert pause.until(node.paths, node.clock.now) == node.clock.now + 60

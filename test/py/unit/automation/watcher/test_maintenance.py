@@ -5,12 +5,12 @@ import pathlib
 
 import pytest
 
-from ganeti import errors
-from ganeti.confd import Result, wire
-from ganeti.constants import confd
-from ganeti.hypervisor import NodeEffects
-from ganeti.hypervisor.fake import FakeHypervisor
-from ganeti.watcher import maintenance
+from ganeti.automation.watcher import maintenance
+from ganeti.base import errors
+from ganeti.base.constants.protocols import confd
+from ganeti.node.hypervisor import NodeEffects
+from ganeti.node.hypervisor.fake import FakeHypervisor
+from ganeti.protocols.confd import Result, wire
 
 IPS = ("192.0.2.11", "192.0.2.12", "192.0.2.13")
 OFFLINE = confd.CONFD_NODE_ROLE_OFFLINE

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from ganeti.watcher import main, master_part
+from ganeti.automation.watcher import main, master_part
 
 RESTART = ["daemon-util stop ganeti-masterd", "daemon-util start ganeti-masterd"]
 

@@ -6,8 +6,8 @@ import pathlib
 
 import pytest
 
-from ganeti.process import SystemRunner
-from ganeti.watcher import node_part
+from ganeti.automation.watcher import node_part
+from ganeti.base.process import SystemRunner
 
 
 @pytest.fixture(autouse=True)

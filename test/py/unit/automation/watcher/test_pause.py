@@ -2,8 +2,8 @@
 
 import pytest
 
-from ganeti.pathutils import Paths
-from ganeti.watcher import pause
+from ganeti.automation.watcher import pause
+from ganeti.base.pathutils import Paths
 
 NOW = 1_700_000_000.0
 

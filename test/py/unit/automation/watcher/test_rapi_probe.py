@@ -4,9 +4,9 @@ import socket
 
 import pytest
 
-from ganeti.http import server
-from ganeti.utils import x509
-from ganeti.watcher import rapi_probe
+from ganeti.automation.watcher import rapi_probe
+from ganeti.base.tls import x509
+from ganeti.protocols.http import server
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from ganeti import errors
-from ganeti.watcher import records
+from ganeti.base import errors
+from ganeti.decisions.watching import group_state as records
 
 SAMPLE = records.GroupState(
     {

@@ -4,9 +4,10 @@ import logging
 
 import pytest
 
-from ganeti import autorepair, errors
-from ganeti.repair import tags
-from ganeti.watcher import main, master_part, repair_part
+from ganeti.automation import autorepair
+from ganeti.automation.watcher import main, master_part, repair_part
+from ganeti.base import errors
+from ganeti.decisions.repair import tags
 
 P = tags.PREFIX
 

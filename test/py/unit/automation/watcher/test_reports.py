@@ -2,9 +2,9 @@
 
 import pytest
 
-from ganeti import errors
-from ganeti.watcher import reports
-from ganeti.watcher.decisions import InstanceReport, NodeReport
+from ganeti.automation.watcher import reports
+from ganeti.base import errors
+from ganeti.decisions.watching.verdicts import InstanceReport, NodeReport
 
 GROUP = "11111111-2222-4333-8444-555555555555"
 NORMAL, UNKNOWN, OFFLINE = 0, 1, 4

@@ -6,12 +6,12 @@ import os
 import pytest
 
 from fakes import clusters
-from ganeti import errors
-from ganeti.clock import SystemClock
-from ganeti.objects import Update
-from ganeti.rpc import Result
+from ganeti.automation.watcher import stray_address
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.model.objects import Update
+from ganeti.protocols.rpc import Result
 from ganeti.store import open_master
-from ganeti.watcher import stray_address
 
 ADDRESS = "192.0.2.10"
 
@@ -84,7 +84,7 @@ def test_a_node_that_does_not_know_the_master_keeps_it(node, dropped):
 def test_the_node_daemon_gets_the_parameters_of_the_cluster(
     node, monkeypatch, is_external
 ):
-    from ganeti.bootstrap import cluster_address
+    from ganeti.master import address_removal as cluster_address
 
     asked = []
 

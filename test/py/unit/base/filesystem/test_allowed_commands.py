@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from ganeti import errors
-from ganeti.utils import allowed_commands
+from ganeti.base import errors
+from ganeti.base.filesystem import allowed_commands
 
 ROOT = (0, 0)
 

@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from ganeti import errors
-from ganeti.utils import beneath
+from ganeti.base import errors
+from ganeti.base.filesystem import beneath
 
 SECRET = b"of this node alone"
 

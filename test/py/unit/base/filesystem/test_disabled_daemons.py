@@ -2,8 +2,8 @@
 
 import pytest
 
-from ganeti.pathutils import Paths
-from ganeti.utils import disabled_daemons
+from ganeti.base.filesystem import disabled_daemons
+from ganeti.base.pathutils import Paths
 
 
 @pytest.fixture

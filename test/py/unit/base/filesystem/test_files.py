@@ -8,8 +8,8 @@ import tracemalloc
 
 import pytest
 
-from ganeti import errors
-from ganeti.utils import files
+from ganeti.base import errors
+from ganeti.base.filesystem import files
 
 
 def test_a_file_is_replaced_with_mode_and_times(tmp_path):

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from ganeti import errors
-from ganeti.utils import filewatch
+from ganeti.base import errors
+from ganeti.base.filesystem import filewatch
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ganeti.utils import hosts_file
+from ganeti.base.filesystem import hosts_file
 
 OURS = "192.0.2.12\tn2.tst n2 # added by Ganeti"
 ADMIN = "192.0.2.12  n2.tst  n2"

@@ -5,8 +5,8 @@ import pathlib
 
 import pytest
 
-from ganeti import errors
-from ganeti.utils import pidfile
+from ganeti.base import errors
+from ganeti.base.filesystem import pidfile
 
 
 def test_holds_the_pid_until_removed(tmp_path):

@@ -6,9 +6,9 @@ import pathlib
 
 import pytest
 
-from ganeti import errors
-from ganeti.utils import releases
-from ganeti.utils.releases import Layout
+from ganeti.base import errors
+from ganeti.base.filesystem import releases
+from ganeti.base.filesystem.releases import Layout
 
 PROGRAMS = {"sbin": ["gnt-cluster", "ganeti-noded"], "bin": ["hbal"], "tools": ["x"]}
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ganeti.pathutils import Paths
-from ganeti.utils import shared_files
+from ganeti.base.filesystem import shared_files
+from ganeti.base.pathutils import Paths
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from ganeti.utils import trusted_files
+from ganeti.base.filesystem import trusted_files
 
 ME = os.geteuid()
 

@@ -3,8 +3,9 @@
 import msgspec
 import pytest
 
-from ganeti import errors, ht
-from ganeti.utils import hostnames
+from ganeti.base import errors
+from ganeti.base.net import hostnames
+from ganeti.model import ht
 
 
 def test_a_name_is_normalised():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ganeti.utils import ip, netutils
+from ganeti.base.net import ip, netutils
 
 #: Texts behind ``%`` with which a user reached a node, and their like.
 SCOPES = [

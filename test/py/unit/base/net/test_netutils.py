@@ -5,9 +5,9 @@ import socket
 
 import pytest
 
-from ganeti import errors
-from ganeti.pathutils import Paths
-from ganeti.utils import netutils
+from ganeti.base import errors
+from ganeti.base.net import netutils
+from ganeti.base.pathutils import Paths
 
 
 @pytest.fixture

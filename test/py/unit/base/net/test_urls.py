@@ -2,7 +2,7 @@
 
 import pytest
 
-from ganeti.utils import urls
+from ganeti.base.net import urls
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import argparse
 
-from ganeti.utils import arguments
+from ganeti.base.text import arguments
 
 
 def test_help_begins_with_the_usage_that_scripts_know():

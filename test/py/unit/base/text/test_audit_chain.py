@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ganeti.utils import audit_chain
+from ganeti.base.text import audit_chain
 
 
 def chain(count, first=1, previous=audit_chain.NOTHING):

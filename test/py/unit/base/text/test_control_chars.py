@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 
-from ganeti.utils import control_chars
+from ganeti.base.text import control_chars
 
 EVERY = [chr(code) for code in range(sys.maxunicode + 1)]
 CONTROL = [char for char in EVERY if control_chars.is_control(char)]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from ganeti import errors
-from ganeti.constants import hvparams
-from ganeti.utils import hv_syntax
+from ganeti.base import errors
+from ganeti.base.constants.parameters import hvparams
+from ganeti.base.text import hv_syntax
 
 
 def defaults(hypervisor, **given):

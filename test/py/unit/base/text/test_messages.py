@@ -5,9 +5,10 @@ from typing import Annotated, Literal
 import msgspec
 import pytest
 
-from ganeti import errors, ht
-from ganeti.opcodes import codec
-from ganeti.utils import control_chars, messages
+from ganeti.base import errors
+from ganeti.base.text import control_chars, messages
+from ganeti.model import ht
+from ganeti.model.opcodes import codec
 
 KEYS = (
     "x: [0]: unknown key 'foo', wanted one of"

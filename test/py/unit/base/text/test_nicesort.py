@@ -1,6 +1,6 @@
 """Names in natural order."""
 
-from ganeti.utils import nicesort
+from ganeti.base.text import nicesort
 
 
 def test_numbers_in_names_are_compared_as_numbers():

@@ -5,8 +5,8 @@ import string
 
 import pytest
 
-from ganeti import errors
-from ganeti.utils import patterns
+from ganeti.base import errors
+from ganeti.base.text import patterns
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,11 @@
 
 import pytest
 
-from ganeti import errors
-from ganeti.cli import values
-from ganeti.client.job import ids
-from ganeti.cmdlib import nic_params, typed_params
-from ganeti.query.jobs import parse_job_id
-from ganeti.utils import units
+from ganeti.base import errors
+from ganeti.base.text import units
+from ganeti.commands.job import ids
+from ganeti.master.query.jobs import parse_job_id
+from ganeti.operations.parameters import nic_params, typed_params
 
 
 @pytest.mark.parametrize(
@@ -118,7 +117,7 @@ def test_digits_of_other_scripts_are_refused_where_users_give_numbers(digits):
         lambda: ids.parse_id(digits),
         lambda: parse_job_id(digits),
         lambda: typed_params.backend({"vcpus": digits}),
-        lambda: values.parse_duration(f"{digits}m"),
+        lambda: units.parse_duration(f"{digits}m"),
         lambda: units.parse_size_mib(digits),
     )
     for check in checks:

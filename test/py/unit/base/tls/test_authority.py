@@ -6,8 +6,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtensionOID
 
-from ganeti import errors
-from ganeti.utils import authority, files, x509
+from ganeti.base import errors
+from ganeti.base.filesystem import files
+from ganeti.base.tls import authority, x509
 
 UUID = "11111111-2222-4333-8444-555555555555"
 

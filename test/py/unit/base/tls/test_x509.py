@@ -5,8 +5,9 @@ import re
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from ganeti import errors
-from ganeti.utils import authority, files, x509
+from ganeti.base import errors
+from ganeti.base.filesystem import files
+from ganeti.base.tls import authority, x509
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,9 @@ import pathlib
 
 import pytest
 
-from ganeti import errors
-from ganeti.bootstrap import bridge
-from ganeti.process import RunResult, SystemRunner
+from ganeti.base import errors
+from ganeti.base.process import RunResult, SystemRunner
+from ganeti.bootstrap.init import bridge
 
 NODE = "n9.example.com"
 

@@ -6,11 +6,10 @@ import socket
 import pytest
 
 from fakes.processes import FakeRunner
-from ganeti import errors
-from ganeti.bootstrap import checks
+from ganeti.base import daemon_users, errors
+from ganeti.base.pathutils import Paths
+from ganeti.bootstrap.init import checks
 from ganeti.bootstrap.options import InitOptions
-from ganeti.pathutils import Paths
-from ganeti.utils import daemon_users
 
 NODE, CLUSTER = "n1.example.com", "c1.example.com"
 HOSTS = {NODE: "192.0.2.1", CLUSTER: "192.0.2.100"}

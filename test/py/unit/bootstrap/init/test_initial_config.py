@@ -8,15 +8,17 @@ import pathlib
 import pytest
 
 from fakes.processes import FakeRunner
-from ganeti import config, errors, objects
-from ganeti.bootstrap import checks, initial_config
+from ganeti.base import errors
+from ganeti.base.constants.parameters import hvparams
+from ganeti.base.pathutils import Paths
+from ganeti.bootstrap.init import checks, initial_config
 from ganeti.bootstrap.options import InitOptions
-from ganeti.constants import hvparams
-from ganeti.pathutils import Paths
-from ganeti.ssh import keys
+from ganeti.master import config
+from ganeti.model import objects
+from ganeti.protocols.ssh import keys
 
 DEFAULT_KERNEL = hvparams.HYPERVISOR["kvm"]["kernel_path"].default
-SPEC = pathlib.Path(__file__).parents[3] / "data" / "spec"
+SPEC = pathlib.Path(__file__).parents[4] / "data" / "spec"
 FACTS = initial_config.MasterHost(
     hostname="node1.vc.test",
     primary_ip="127.1.0.11",

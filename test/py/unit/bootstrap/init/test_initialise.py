@@ -11,21 +11,16 @@ from fakes.luxi_master import Connection
 from fakes.processes import FakeRunner
 from fakes.rpc import FakeRunner as FakeNodes
 from fakes.rpc import failure
-from ganeti import errors, store
-from ganeti.bootstrap import (
-    checks,
-    cluster_files,
-    crypto,
-    initialise,
-    jobs,
-    machine_defaults,
-)
+from ganeti import store
+from ganeti.base import errors
+from ganeti.base.constants import versions
+from ganeti.base.pathutils import Paths
+from ganeti.bootstrap import cluster_files, crypto, jobs
+from ganeti.bootstrap.init import checks, initialise, machine_defaults
 from ganeti.bootstrap.options import InitOptions
-from ganeti.constants import versions
-from ganeti.objects import Snapshot
-from ganeti.pathutils import Paths
-from ganeti.ssh import keys
-from ganeti.storage import allowed
+from ganeti.model.objects import Snapshot
+from ganeti.node.storage import allowed
+from ganeti.protocols.ssh import keys
 
 NODE, CLUSTER = "n1.example.com", "c1.example.com"
 HOSTS = {NODE: "192.0.2.1", CLUSTER: "192.0.2.100"}

@@ -5,11 +5,12 @@ import json
 import pytest
 
 from fakes.processes import FakeRunner
-from ganeti import errors
-from ganeti.bootstrap import machine_defaults
+from ganeti.base import errors
+from ganeti.base.constants import disks
+from ganeti.base.constants.parameters import hvparams
+from ganeti.base.pathutils import Paths
+from ganeti.bootstrap.init import machine_defaults
 from ganeti.bootstrap.options import InitOptions
-from ganeti.constants import disks, hvparams
-from ganeti.pathutils import Paths
 
 ADDRESS = "192.0.2.11"
 REAL = Paths(hostname="node1.example.com")

@@ -9,15 +9,17 @@ import stat
 import pytest
 
 from fakes import clusters
-from ganeti import errors, store
-from ganeti.bootstrap import store_access, store_backup
-from ganeti.clock import SystemClock
-from ganeti.jqueue import records
-from ganeti.jqueue.state import Status
-from ganeti.objects import CLUSTER_KEY, TABLES, Update
-from ganeti.pathutils import Paths
+from ganeti import store
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
+from ganeti.base.tls import authority
+from ganeti.bootstrap.stores import store_access, store_backup
+from ganeti.decisions.jobs import records
+from ganeti.decisions.jobs.state import Status
+from ganeti.model.objects import CLUSTER_KEY, TABLES, Update
 from ganeti.store import Document
-from ganeti.utils import authority, files
 
 CLOCK = SystemClock()
 

@@ -7,11 +7,11 @@ import pytest
 from fakes import clusters
 from fakes.clocks import FakeClock
 from fakes.rpc import FakeRunner, failure
-from ganeti import errors
-from ganeti.bootstrap import etcd_place, store_moves
-from ganeti.clock import SystemClock
-from ganeti.objects import TABLES, Update
-from ganeti.pathutils import Paths
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.base.pathutils import Paths
+from ganeti.bootstrap.stores import etcd_place, store_moves
+from ganeti.model.objects import TABLES, Update
 from ganeti.store import choice, open_master
 from ganeti.store.etcd import parse
 

@@ -7,10 +7,11 @@ import pytest
 
 from fakes.luxi_master import Connection
 from fakes.processes import FakeRunner
-from ganeti import errors, luxi
+from ganeti.base import errors
+from ganeti.base.filesystem import releases
+from ganeti.base.pathutils import Paths
 from ganeti.bootstrap.upgrade import access, steps
-from ganeti.pathutils import Paths
-from ganeti.utils import releases
+from ganeti.protocols import luxi
 
 
 @pytest.fixture

@@ -12,16 +12,18 @@ import pytest
 
 from fakes.clocks import FakeClock
 from fakes.processes import FakeRunner
-from ganeti import errors, ssconf, store
+from ganeti import store
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.base.filesystem import releases
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import RunResult
 from ganeti.bootstrap.upgrade import access, preparation
 from ganeti.bootstrap.upgrade import journal as record
 from ganeti.bootstrap.upgrade import node as node_module
 from ganeti.bootstrap.upgrade.steps import Outcome, Upgrade
-from ganeti.clock import SystemClock
-from ganeti.pathutils import Paths
-from ganeti.process import RunResult
-from ganeti.store import schema
-from ganeti.utils import releases
+from ganeti.protocols import ssconf
+from ganeti.store.file import schema
 
 OLD, NEW = "3.1.1", "3.1.2"
 #: Version of the store by release.

@@ -7,11 +7,11 @@ import pytest
 
 from fakes.commands import run
 from fakes.luxi_master import FakeMaster
-from ganeti import errors
-from ganeti.htools.balance import plan as balance_plan
-from ganeti.htools.model.loaders import text
+from ganeti.base import errors
+from ganeti.decisions.htools.balance import plan as balance_plan
+from ganeti.decisions.htools.model.loaders import text
 
-KITE = pathlib.Path(__file__).parents[3] / "data" / "htools" / "kite.data"
+KITE = pathlib.Path(__file__).parents[4] / "data" / "htools" / "kite.data"
 
 
 @pytest.fixture

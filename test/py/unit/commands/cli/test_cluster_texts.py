@@ -7,9 +7,9 @@ import pytest
 
 from fakes import commands
 from fakes.luxi_master import FakeMaster
-from ganeti import errors
-from ganeti.client.cluster import info
-from ganeti.constants.daemons import DAEMONS
+from ganeti.base import errors
+from ganeti.base.constants.daemons import DAEMONS
+from ganeti.commands.cluster import info
 
 
 class _Verifying(FakeMaster):

@@ -4,7 +4,7 @@ import pytest
 
 from fakes import commands
 from fakes.luxi_master import FakeMaster
-from ganeti import errors
+from ganeti.base import errors
 
 
 @pytest.fixture

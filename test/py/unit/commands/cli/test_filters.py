@@ -2,8 +2,9 @@
 
 import pytest
 
-from ganeti import errors
-from ganeti.cli import error_text, filters
+from ganeti.base import errors
+from ganeti.commands.cli import filters
+from ganeti.commands.cli.output import error_text
 
 
 def select(*names, force=False, **options):

@@ -4,8 +4,8 @@ import pytest
 
 from fakes import commands
 from fakes.luxi_master import FakeMaster
-from ganeti import errors
-from ganeti.cmdlib import typed_params
+from ganeti.base import errors
+from ganeti.operations.parameters import typed_params
 
 
 def test_all_parameters_are_explained_without_a_master() -> None:

@@ -4,9 +4,9 @@ import pytest
 
 from fakes import commands
 from fakes.luxi_master import FakeMaster
-from ganeti import errors
-from ganeti.cli import usage
-from ganeti.client.cluster import remote
+from ganeti.base import errors
+from ganeti.commands.cli.help import usage
+from ganeti.commands.cluster import remote
 
 
 def details(name):

@@ -3,10 +3,10 @@
 import pytest
 
 from fakes import commands
-from ganeti import errors
-from ganeti.luxi import answers
-from ganeti.pathutils import Paths
-from ganeti.ssconf import write
+from ganeti.base import errors
+from ganeti.base.pathutils import Paths
+from ganeti.protocols.luxi import answers
+from ganeti.protocols.ssconf import write
 
 PROGRAMS = (
     "cluster",

@@ -13,7 +13,7 @@ import types
 import pytest
 
 from fakes import commands
-from ganeti import client
+from ganeti import commands as client
 
 PROGRAMS = {
     "backup": "gnt-backup",
@@ -32,12 +32,12 @@ PROGRAMS = {
 #: Directory of one package per program.
 CLIENT = pathlib.Path(client.__file__).parent
 #: Parts of the library that commands consist of.
-PARTS = ("ganeti.cli", "ganeti.client", "ganeti.bootstrap", "ganeti.tools")
+PARTS = ("ganeti.commands.cli", "ganeti.commands", "ganeti.bootstrap", "ganeti.devel")
 
 
 def commands_with_options():
     for name, program in PROGRAMS.items():
-        table = importlib.import_module(f"ganeti.client.{name}.table")
+        table = importlib.import_module(f"ganeti.commands.{name}.table")
         for command in table.PROGRAM.commands:
             if command.options:
                 yield program, command

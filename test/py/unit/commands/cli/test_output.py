@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from fakes import commands
 from fakes.luxi_master import FakeMaster
-from ganeti.cli import info_tree, listing, roman, table
-from ganeti.cli.context import CommandContext
-from ganeti.luxi import tables
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import info_tree, listing, roman, table
+from ganeti.protocols.luxi import tables
 
 
 @pytest.fixture

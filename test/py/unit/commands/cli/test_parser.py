@@ -4,10 +4,10 @@ import pytest
 
 from fakes import commands
 from fakes.luxi_master import FakeMaster
-from ganeti import errors
-from ganeti.cli import parser, values
-from ganeti.cli.model import Argument, Command, Option
-from ganeti.constants import disks
+from ganeti.base import errors
+from ganeti.base.constants import disks
+from ganeti.commands.cli import parser, values
+from ganeti.commands.cli.model import Argument, Command, Option
 
 COMMAND = Command(
     "go",

@@ -10,9 +10,9 @@ import pytest
 
 from fakes import commands
 from fakes.luxi_master import SUCCESSFUL_OPCODES, FakeMaster
-from ganeti import errors
-from ganeti.cli import prompts
-from ganeti.cli.context import open_terminal
+from ganeti.base import errors
+from ganeti.commands.cli import prompts
+from ganeti.commands.cli.context import open_terminal
 
 
 @pytest.fixture

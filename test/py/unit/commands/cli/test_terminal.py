@@ -6,10 +6,11 @@ import logging
 
 import pytest
 
-from ganeti import errors
-from ganeti.cli import app, plans
-from ganeti.cli.context import ClientEffects, CommandContext
-from ganeti.utils import control_chars, log
+from ganeti.base import errors, log
+from ganeti.base.text import control_chars
+from ganeti.commands.cli import app
+from ganeti.commands.cli.context import ClientEffects, CommandContext
+from ganeti.commands.cli.waiting import plans
 
 EVIL = "a\x1b]0;owned\x07b\x9bc\x7fd\u202ee\r\bf"
 

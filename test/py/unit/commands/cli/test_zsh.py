@@ -11,7 +11,7 @@ import time
 import pytest
 
 from fakes import commands
-from ganeti.cli import manual
+from ganeti.commands.cli.help import manual
 
 TIMEOUT_S = 90.0
 

@@ -7,7 +7,7 @@ import pytest
 
 from fakes import commands
 from fakes.luxi_master import FakeMaster
-from ganeti.utils import audit_chain
+from ganeti.base.text import audit_chain
 
 TIME = "2026-03-01T10:00:0{}.000+00:00"
 ROOT = {"via": "local", "uid": 0, "user": "root", "pid": 7}

@@ -7,12 +7,13 @@ import pytest
 
 from fakes import commands
 from fakes.luxi_master import FakeMaster
-from ganeti import errors
-from ganeti.bootstrap import destroy, failover, store_backup, store_moves
-from ganeti.clock import SystemClock
-from ganeti.pathutils import Paths
-from ganeti.process import SystemRunner
-from ganeti.store import branches
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import SystemRunner
+from ganeti.bootstrap import destroy, failover
+from ganeti.bootstrap.stores import store_backup, store_moves
+from ganeti.store.copies import branches
 
 
 @pytest.fixture

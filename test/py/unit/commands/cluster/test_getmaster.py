@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fakes import commands
-from ganeti.pathutils import Paths
+from ganeti.base.pathutils import Paths
 
 
 @pytest.fixture

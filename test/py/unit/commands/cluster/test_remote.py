@@ -4,9 +4,9 @@ import pytest
 
 from fakes import commands
 from fakes.luxi_master import FakeMaster
-from ganeti import errors
-from ganeti.process import RunResult
-from ganeti.ssh import client
+from ganeti.base import errors
+from ganeti.base.process import RunResult
+from ganeti.protocols.ssh import client
 
 
 class Shells:

@@ -8,10 +8,10 @@ from cryptography.hazmat.primitives import serialization
 
 from fakes import commands
 from fakes.luxi_master import FakeMaster
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import SystemRunner
+from ganeti.base.tls import x509
 from ganeti.bootstrap import renew_crypto
-from ganeti.pathutils import Paths
-from ganeti.process import SystemRunner
-from ganeti.utils import x509
 
 
 class Renewal:

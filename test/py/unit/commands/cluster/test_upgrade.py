@@ -6,14 +6,14 @@ import pathlib
 import pytest
 
 from fakes import commands
-from ganeti import errors
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import SystemRunner
 from ganeti.bootstrap.upgrade import access, preparation, steps
 from ganeti.bootstrap.upgrade import journal as record
-from ganeti.client.cluster import upgrade
-from ganeti.clock import SystemClock
-from ganeti.pathutils import Paths
-from ganeti.process import SystemRunner
-from ganeti.utils import files
+from ganeti.commands.cluster import upgrade
 
 OLD, NEW = "3.1.1", "3.1.2"
 JOURNAL = record.Journal(old=OLD, new=NEW, store=4)

@@ -8,8 +8,8 @@ import pytest
 
 from fakes import commands
 from fakes.luxi_master import FakeMaster
-from ganeti import errors
-from ganeti.client.debug import test_jobqueue as jobqueue
+from ganeti.base import errors
+from ganeti.commands.debug import test_jobqueue as jobqueue
 
 DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 1.5}
 STARTUP = {"OP_ID": "OP_INSTANCE_STARTUP", "instance_name": "web1"}

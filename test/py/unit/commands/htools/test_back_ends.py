@@ -18,11 +18,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from fakes import master_answers
-from ganeti import errors
-from ganeti.client.htools import option_table, options, rest, sources, utilisation
-from ganeti.htools.model.cluster import DataError
-from ganeti.htools.model.loaders import mond, query, text
-from ganeti.luxi import END
+from ganeti.base import errors
+from ganeti.commands.htools import option_table, options, rest, sources
+from ganeti.commands.htools.output import utilisation
+from ganeti.decisions.htools.model.cluster import DataError
+from ganeti.decisions.htools.model.loaders import mond, query, text
+from ganeti.protocols.luxi import END
 
 DATA = pathlib.Path(__file__).parents[4] / "data" / "htools"
 KITE = text.load((DATA / "kite.data").read_text(), "kite")

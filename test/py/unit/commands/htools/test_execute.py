@@ -6,10 +6,10 @@ import signal
 import pytest
 
 from fakes.luxi_master import FakeMaster
-from ganeti import errors
-from ganeti.client.htools import execute, options, sources
-from ganeti.client.htools.loading import ProgramError
-from ganeti.htools.model.cluster import DataError
+from ganeti.base import errors
+from ganeti.commands.htools import execute, options, sources
+from ganeti.commands.htools.loading import ProgramError
+from ganeti.decisions.htools.model.cluster import DataError
 
 
 def migrate(name):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fakes import placement
-from ganeti.client.htools import hail
+from ganeti.commands.htools import hail
 
 FOUR = {f"n{k}": placement.node() for k in range(1, 5)}
 

@@ -7,9 +7,10 @@ import sys
 import pytest
 
 from fakes.broken_cluster import BrokenCluster
-from ganeti import autorepair, errors, pathutils
-from ganeti.client.htools import harep, sources
-from ganeti.repair import tags
+from ganeti.automation import autorepair
+from ganeti.base import errors, pathutils
+from ganeti.commands.htools import harep, sources
+from ganeti.decisions.repair import tags
 
 P = tags.PREFIX
 

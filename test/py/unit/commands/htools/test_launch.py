@@ -16,7 +16,7 @@ import pytest
 
 import ganeti
 from fakes.patience import until
-from ganeti.client.htools import launch
+from ganeti.commands.htools import launch
 
 TOP = pathlib.Path(ganeti.__file__).parents[1]
 
@@ -111,8 +111,8 @@ def closed_pipe():
 def run_hspace(output):
     """Run hspace on a simulated cluster; return its exit code and what it says of errors."""
     words = f"import sys; sys.path.insert(0, {str(TOP)!r})"
-    words += "; from ganeti.client.htools.launch import main"
-    words += "; main('ganeti.client.htools.hspace')"
+    words += "; from ganeti.commands.htools.launch import main"
+    words += "; main('ganeti.commands.htools.hspace')"
     argv = [sys.executable, "-c", words, "--simulate", "p,3,100g,8g,4"]
     with output:
         done = subprocess.run(argv, stdout=output, stderr=-1, check=False, timeout=60)
@@ -163,8 +163,8 @@ def test_an_interrupt_ends_a_program_without_a_word(tmp_path) -> None:
     # Whoever runs the tests may ignore interrupts, which programs leave so.
     words = "import signal, sys; signal.signal(2, signal.default_int_handler)"
     words += f"; sys.path.insert(0, {str(TOP)!r})"
-    words += "; from ganeti.client.htools.launch import main"
-    words += "; main('ganeti.client.htools.hinfo')"
+    words += "; from ganeti.commands.htools.launch import main"
+    words += "; main('ganeti.commands.htools.hinfo')"
     argv = [sys.executable, "-I", "-c", words, "-t", str(pipe)]
     with subprocess.Popen(argv, stdout=-1, stderr=-1) as child:
         # It can be opened when the program reads, which is past its start.

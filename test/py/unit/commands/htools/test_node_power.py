@@ -4,13 +4,13 @@ import pytest
 
 from fakes.luxi_master import Connection
 from fakes.programs import DATA
-from ganeti import errors
-from ganeti.client.htools import node_power, sources
-from ganeti.client.htools.loading import ProgramError
-from ganeti.client.htools.options import ParsedOptions
-from ganeti.htools.maintenance import squeeze
-from ganeti.htools.maintenance.squeeze import Headroom
-from ganeti.htools.model.loaders import text
+from ganeti.base import errors
+from ganeti.commands.htools import node_power, sources
+from ganeti.commands.htools.loading import ProgramError
+from ganeti.commands.htools.options import ParsedOptions
+from ganeti.decisions.htools.maintenance import squeeze
+from ganeti.decisions.htools.maintenance.squeeze import Headroom
+from ganeti.decisions.htools.model.loaders import text
 
 SHARED = text.load((DATA / "shared.data").read_text(), "shared.data")
 PARSED = ParsedOptions({"L": ""}, [])

@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from ganeti.client.htools import option_table, options
+from ganeti.commands.htools import option_table, options
 
 SPEC = pathlib.Path(__file__).parents[4] / "data" / "spec" / "htools.json"
 RECORDS = json.loads(SPEC.read_text())["records"]

@@ -9,8 +9,8 @@ import pytest
 
 import ganeti
 from fakes import golden, master_answers
-from ganeti.client.htools import hbal, hcheck, hinfo, hscan, hspace, loading, rest
-from ganeti.htools.model.loaders import text
+from ganeti.commands.htools import hbal, hcheck, hinfo, hscan, hspace, loading, rest
+from ganeti.decisions.htools.model.loaders import text
 
 DATA = pathlib.Path(__file__).parents[4] / "data" / "htools"
 GOLDEN = DATA / "programs.txt"
@@ -31,7 +31,7 @@ def test_output(words, monkeypatch):
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_each_is_a_process(program):
     done = subprocess.run(
-        [sys.executable, "-m", f"ganeti.client.htools.{program}", "--version"],
+        [sys.executable, "-m", f"ganeti.commands.htools.{program}", "--version"],
         env={"PYTHONPATH": str(pathlib.Path(ganeti.__file__).parents[1])},
         capture_output=True,
         text=True,

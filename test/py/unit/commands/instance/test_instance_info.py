@@ -3,8 +3,8 @@
 import pytest
 
 from fakes.client_cluster import master
-from ganeti.client.instance import disk_info
-from ganeti.client.instance.info import instance_tree
+from ganeti.commands.instance.disks import disk_info
+from ganeti.commands.instance.info import instance_tree
 
 
 def disk(kind="plain", **known):

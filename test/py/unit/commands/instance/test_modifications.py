@@ -3,8 +3,8 @@
 import pytest
 
 from fakes import client_cluster, commands
-from ganeti import errors
-from ganeti.client.instance import modify
+from ganeti.base import errors
+from ganeti.commands.instance import modify
 
 LAST = -1
 

@@ -4,7 +4,7 @@ import pytest
 
 from fakes import commands
 from fakes.luxi_master import FakeMaster
-from ganeti import errors
+from ganeti.base import errors
 from ganeti.bootstrap import node_add
 from ganeti.bootstrap.options import Joined
 
@@ -171,7 +171,7 @@ def test_a_refused_job_undoes_the_preparation(joining, monkeypatch, error, is_un
     def fail(ctx, operation):
         raise error
 
-    monkeypatch.setattr("ganeti.cli.jobs.run", fail)
+    monkeypatch.setattr("ganeti.commands.cli.waiting.jobs.run", fail)
     assert commands.run("gnt-node add n7", master()).code == 1
     assert len(joining.requests) == 1
     assert bool(joining.undone) is is_undone

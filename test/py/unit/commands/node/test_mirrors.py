@@ -10,12 +10,12 @@ import pytest
 
 from fakes import commands
 from fakes.confd import KEY, FakeSource, orchard
-from ganeti.client.node import mirrors
-from ganeti.clock import SystemClock
-from ganeti.confd import wire
-from ganeti.confd.server import Server
-from ganeti.pathutils import Paths
-from ganeti.ssconf import SimpleStore
+from ganeti.base.clock import SystemClock
+from ganeti.base.pathutils import Paths
+from ganeti.commands.node import mirrors
+from ganeti.daemons.confd.server import Server
+from ganeti.protocols.confd import wire
+from ganeti.protocols.ssconf import SimpleStore
 
 
 @pytest.fixture

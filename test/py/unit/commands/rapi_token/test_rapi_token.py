@@ -8,8 +8,8 @@ import pytest
 
 from fakes import commands
 from fakes.luxi_master import FakeMaster
-from ganeti import errors
-from ganeti.rapi import users
+from ganeti.base import errors
+from ganeti.daemons.rapi.rights import users
 
 NOW = 1_700_000_000
 

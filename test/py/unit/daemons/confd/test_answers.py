@@ -6,9 +6,10 @@ import pytest
 
 from fakes import clusters
 from fakes.confd import SERIAL, nic, orchard
-from ganeti.confd import answers, wire
-from ganeti.confd.addresses import AddressIndex
-from ganeti.objects import Update
+from ganeti.daemons.confd import answers
+from ganeti.daemons.confd.addresses import AddressIndex
+from ganeti.model.objects import Update
+from ganeti.protocols.confd import wire
 
 OK, ERROR = 0, 1
 UNKNOWN, ARGUMENT = 0, 2

@@ -11,13 +11,13 @@ from fakes import clusters
 from fakes.confd import KEY
 from fakes.master import fill
 from ganeti import store
-from ganeti.clock import SystemClock
-from ganeti.confd import wire
-from ganeti.confd.answers import Projection
-from ganeti.objects import CLUSTER_KEY, Update
-from ganeti.pathutils import Paths
-from ganeti.quorum import Term
-from ganeti.server.confd_source import MAGICS, StoreSource
+from ganeti.base.clock import SystemClock
+from ganeti.base.pathutils import Paths
+from ganeti.daemons.confd.answers import Projection
+from ganeti.daemons.confd.confd_source import MAGICS, StoreSource
+from ganeti.decisions.quorum import Term
+from ganeti.model.objects import CLUSTER_KEY, Update
+from ganeti.protocols.confd import wire
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Counters, the limit of replies, and the replay cache."""
 
-from ganeti.confd import guard
+from ganeti.daemons.confd import guard
 
 
 def test_counters_name_the_reasons():

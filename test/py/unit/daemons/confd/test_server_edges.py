@@ -11,9 +11,10 @@ import pytest
 from fakes import clusters
 from fakes.clocks import FakeClock
 from fakes.confd import KEY, VECTORS, FakeSource, orchard
-from ganeti import errors
-from ganeti.confd import answers, server, wire
-from ganeti.objects import Update
+from ganeti.base import errors
+from ganeti.daemons.confd import answers, server
+from ganeti.model.objects import Update
+from ganeti.protocols.confd import wire
 
 SENDER = ("192.0.2.7", 40000)
 MOMENT, REQUEST, INNER, *_REST = VECTORS["role"]

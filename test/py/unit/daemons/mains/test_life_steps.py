@@ -12,10 +12,11 @@ import types
 
 import pytest
 
-from ganeti import errors, ssconf
-from ganeti.pathutils import Paths
-from ganeti.server import common, memlock
-from ganeti.utils import pidfile
+from ganeti.base import errors
+from ganeti.base.filesystem import pidfile
+from ganeti.base.pathutils import Paths
+from ganeti.daemons import common, memlock
+from ganeti.protocols import ssconf
 
 NAME = "ganeti-confd"
 

@@ -9,14 +9,17 @@ import pytest
 
 from fakes import clusters
 from fakes.clocks import FakeClock
-from ganeti import errors, masterd, rpc, store
-from ganeti.confd.answers import Projection
-from ganeti.masterd import startup
-from ganeti.objects import Update
-from ganeti.pathutils import Paths
-from ganeti.quorum import Term
-from ganeti.server import common, confd_source
-from ganeti.server import masterd as main_program
+from ganeti import store
+from ganeti.base import errors
+from ganeti.base.pathutils import Paths
+from ganeti.daemons import common, masterd
+from ganeti.daemons.confd import confd_source
+from ganeti.daemons.confd.answers import Projection
+from ganeti.daemons.mains import masterd as main_program
+from ganeti.daemons.masterd import startup
+from ganeti.decisions.quorum import Term
+from ganeti.model.objects import Update
+from ganeti.protocols import rpc
 from ganeti.store import choice
 
 PATHS = Paths(root="/nonexistent/n1", hostname="n1")
@@ -26,7 +29,7 @@ PATHS = Paths(root="/nonexistent/n1", hostname="n1")
     "name", ["noded", "confd", "rapi", "standby", "maintd", "mond"]
 )
 def test_a_daemon_is_run_with_its_check_and_its_start(monkeypatch, name):
-    module = importlib.import_module(f"ganeti.server.{name}")
+    module = importlib.import_module(f"ganeti.daemons.mains.{name}")
     ran, calls = [], []
 
     def run(daemon, options, paths):

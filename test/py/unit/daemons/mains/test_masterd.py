@@ -8,10 +8,10 @@ import pytest
 from fakes import cluster
 from fakes.clocks import FakeClock
 from ganeti import store
-from ganeti.masterd.startup import NotMaster
-from ganeti.pathutils import Paths
-from ganeti.server import masterd
-from ganeti.store.database import Database
+from ganeti.base.pathutils import Paths
+from ganeti.daemons.mains import masterd
+from ganeti.daemons.masterd.startup import NotMaster
+from ganeti.store.file.database import Database
 
 
 def test_a_node_is_not_elected_in_the_name_of_the_recorded_master(tmp_path):

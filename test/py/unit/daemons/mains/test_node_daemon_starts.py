@@ -8,14 +8,16 @@ import pytest
 from fakes import nodes
 from fakes.clocks import FakeClock
 from fakes.processes import FakeRunner
-from ganeti import errors, ssconf
-from ganeti.clock import SystemClock
-from ganeti.http import lanes, tls
-from ganeti.pathutils import Paths
-from ganeti.rpc import table
-from ganeti.server import common, noded, standby
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.base.pathutils import Paths
+from ganeti.base.tls import x509
+from ganeti.daemons import common
+from ganeti.daemons.mains import noded, standby
+from ganeti.protocols import ssconf
+from ganeti.protocols.http import lanes, tls
+from ganeti.protocols.rpc import table
 from ganeti.store.etcd import parse
-from ganeti.utils import x509
 
 SERVERS = parse("etcd://127.0.0.1:1")
 

@@ -9,12 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from fakes import nodes
-from ganeti import backend, errors, ssconf
-from ganeti.backend import master_term, registry, running_calls
-from ganeti.http import lanes, tls
-from ganeti.quorum import Term
-from ganeti.server import common, noded
-from ganeti.utils import x509
+from ganeti.base import errors
+from ganeti.base.tls import x509
+from ganeti.daemons import common
+from ganeti.daemons.mains import noded
+from ganeti.decisions.quorum import Term
+from ganeti.node import calls as backend
+from ganeti.node.calls import registry, running_calls
+from ganeti.node.calls.membership import master_term
+from ganeti.protocols import ssconf
+from ganeti.protocols.http import lanes, tls
 
 
 class Everybody:

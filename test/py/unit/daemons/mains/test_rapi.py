@@ -13,13 +13,15 @@ import pytest
 
 from fakes.patience import until
 from fakes.rapi_master import RapiMaster
-from ganeti.constants import exitcodes
-from ganeti.http import limits
-from ganeti.luxi import Client, shared
-from ganeti.pathutils import Paths
-from ganeti.rapi import authentication, pool, users, users_file
-from ganeti.server import common, rapi
-from ganeti.utils import x509
+from ganeti.base.constants import exitcodes
+from ganeti.base.pathutils import Paths
+from ganeti.base.tls import x509
+from ganeti.daemons import common
+from ganeti.daemons.mains import rapi
+from ganeti.daemons.rapi import pool
+from ganeti.daemons.rapi.rights import authentication, users, users_file
+from ganeti.protocols.http import limits
+from ganeti.protocols.luxi import Client, shared
 
 LINE = "jack {HA1}ce9ed419740789a9a91375eda3722642 write\n"
 

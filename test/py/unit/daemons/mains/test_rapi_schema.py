@@ -15,12 +15,14 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi import checks
 
 from fakes.rapi_master import RapiMaster
-from ganeti.luxi import shared
-from ganeti.pathutils import Paths
-from ganeti.rapi import authentication, openapi, pool
-from ganeti.rapi.resources import RESOURCES
-from ganeti.server import common, rapi
-from ganeti.utils import x509
+from ganeti.base.pathutils import Paths
+from ganeti.base.tls import x509
+from ganeti.daemons import common
+from ganeti.daemons.mains import rapi
+from ganeti.daemons.rapi import openapi, pool
+from ganeti.daemons.rapi.resources.resource_table import RESOURCES
+from ganeti.daemons.rapi.rights import authentication
+from ganeti.protocols.luxi import shared
 
 #: Requests per operation and kind of data. The seed is fixed: a failure repeats.
 EXAMPLES = 3

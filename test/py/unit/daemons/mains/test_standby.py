@@ -8,17 +8,18 @@ import pytest
 from fakes import clusters
 from fakes.clocks import FakeClock
 from fakes.processes import FakeRunner
-from ganeti import errors
-from ganeti.clock import SystemClock
-from ganeti.constants import exitcodes
-from ganeti.objects import TABLES, Update
-from ganeti.pathutils import Paths
-from ganeti.quorum import Term
-from ganeti.rpc import Result
-from ganeti.server import common, standby
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.base.constants import exitcodes
+from ganeti.base.filesystem import pidfile
+from ganeti.base.pathutils import Paths
+from ganeti.daemons import common
+from ganeti.daemons.mains import standby
+from ganeti.decisions.quorum import Term
+from ganeti.model.objects import TABLES, Update
+from ganeti.protocols.rpc import Result
 from ganeti.store import choice, open_master
 from ganeti.store.etcd import Servers, parse
-from ganeti.utils import pidfile
 
 SERVERS = parse("etcd://127.0.0.1:1")
 OPTIONS = argparse.Namespace(no_user_checks=True)

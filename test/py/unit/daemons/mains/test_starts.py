@@ -10,16 +10,21 @@ from fakes import clusters
 from fakes.clocks import FakeClock
 from fakes.rpc import FakeRunner as FakeNodes
 from fakes.rpc import failure
-from ganeti import errors, rpc, ssconf, store
-from ganeti.clock import SystemClock
-from ganeti.http import server as http_server
-from ganeti.masterd import startup
-from ganeti.objects import TABLES, Update
-from ganeti.pathutils import Paths
-from ganeti.quorum import Term
-from ganeti.rpc import Result
-from ganeti.server import common, confd, confd_source, maintd, masterd, minority, mond
-from ganeti.store import choice, known_branches
+from ganeti import store
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.base.pathutils import Paths
+from ganeti.daemons import common
+from ganeti.daemons.confd import confd_source
+from ganeti.daemons.mains import confd, maintd, masterd, mond
+from ganeti.daemons.masterd import minority, startup
+from ganeti.decisions.quorum import Term
+from ganeti.model.objects import TABLES, Update
+from ganeti.protocols import rpc, ssconf
+from ganeti.protocols.http import server as http_server
+from ganeti.protocols.rpc import Result
+from ganeti.store import choice
+from ganeti.store.copies import known_branches
 
 REAL = Paths(root="", hostname="node1.example.com")
 
@@ -399,7 +404,7 @@ class Numbers:
 
 
 def test_numbers_are_left_out_when_the_disk_has_room_again(caplog):
-    from ganeti.config import HigherNumbers
+    from ganeti.master.config import HigherNumbers
     from ganeti.store.numbers import Numbers as Three
 
     higher, clock = HigherNumbers(), FakeClock()
@@ -429,7 +434,7 @@ def test_numbers_are_left_out_when_the_disk_has_room_again(caplog):
 
 
 def test_a_deposed_master_leaves_nothing_out():
-    from ganeti.config import HigherNumbers
+    from ganeti.master.config import HigherNumbers
     from ganeti.store.numbers import Numbers as Three
 
     higher, opened = HigherNumbers(), Numbers(errors.TermError("over"))

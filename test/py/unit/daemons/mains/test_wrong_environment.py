@@ -20,7 +20,7 @@ WRONG = [
 def test_daemons_end_with_a_message(name, environ, text, monkeypatch, capsys):
     monkeypatch.setattr("os.environ", environ)
     monkeypatch.setattr("sys.argv", [f"ganeti-{name}"])
-    main = importlib.import_module(f"ganeti.server.{name}").main
+    main = importlib.import_module(f"ganeti.daemons.mains.{name}").main
     try:
         shown = f"{main()} {capsys.readouterr().err}"
     except SystemExit as end:

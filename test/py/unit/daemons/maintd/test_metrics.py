@@ -5,10 +5,11 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from fakes.clocks import FakeClock
 from fakes.master import Master
-from ganeti import errors
-from ganeti.maintd import capacity, metrics
-from ganeti.maintd.capacity import Capacity
-from ganeti.masterd.call_times import CallTimes
+from ganeti.automation.maintenance import capacity
+from ganeti.automation.maintenance.capacity import Capacity
+from ganeti.base import errors
+from ganeti.daemons.maintd import metrics
+from ganeti.daemons.masterd.call_times import CallTimes
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 

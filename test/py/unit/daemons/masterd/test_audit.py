@@ -10,14 +10,17 @@ import msgspec
 import pytest
 
 from fakes.master import Master
-from ganeti import errors, opcodes
-from ganeti.clock import SystemClock
-from ganeti.jqueue import transitions
-from ganeti.jqueue.state import Status
-from ganeti.luxi.client import ORIGIN
-from ganeti.masterd import audit, jobs
-from ganeti.masterd.calls import METHODS
-from ganeti.utils import audit_chain, files
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.base.filesystem import files
+from ganeti.base.text import audit_chain
+from ganeti.daemons.masterd import audit
+from ganeti.daemons.masterd.methods import jobs
+from ganeti.daemons.masterd.methods.calls import METHODS
+from ganeti.decisions.jobs import transitions
+from ganeti.decisions.jobs.state import Status
+from ganeti.model import opcodes
+from ganeti.protocols.luxi.client import ORIGIN
 
 #: Methods that change nothing, or whose changes are jobs, rounds and their state.
 NOT_RECORDED = ("Query", "WaitFor", "Plan", "Submit")

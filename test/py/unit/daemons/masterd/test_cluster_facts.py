@@ -10,13 +10,17 @@ from fakes import clusters
 from fakes.clocks import FakeClock
 from fakes.rpc import FakeRunner, failure
 from fakes.store import FakeStore
-from ganeti import config, errors, objects
-from ganeti.constants.instance import CREATION_INSTALLING, CREATION_INTERRUPTED
-from ganeti.locking import Level, LockManager, Request
-from ganeti.locking.manager import BGL
-from ganeti.masterd import cluster_facts, interrupted, queries, settings
-from ganeti.pathutils import Paths
-from ganeti.query import cluster_info
+from ganeti.base import errors
+from ganeti.base.constants.instance import CREATION_INSTALLING, CREATION_INTERRUPTED
+from ganeti.base.pathutils import Paths
+from ganeti.daemons.masterd import cluster_facts
+from ganeti.daemons.masterd.duties import interrupted
+from ganeti.daemons.masterd.methods import queries, settings
+from ganeti.master import config
+from ganeti.master.locking import Level, LockManager, Request
+from ganeti.master.locking.manager import BGL
+from ganeti.master.query import cluster_info
+from ganeti.model import objects
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 from fakes import clusters
 from fakes.engine import Engine
 from fakes.master import Master
-from ganeti import errors, mcpu
-from ganeti.cmdlib import base
+from ganeti.base import errors
+from ganeti.operations import base, mcpu
 
 OWN = {
     "log": "log",

@@ -7,12 +7,11 @@ import pytest
 
 from fakes import clusters
 from fakes.etcd_servers import EtcdServers
-from ganeti.bootstrap import etcd_place
-from ganeti.clock import SystemClock
-from ganeti.masterd import startup
-from ganeti.objects import TABLES, Update
-from ganeti.pathutils import Paths
-from ganeti.server import etcd_master
+from ganeti.base.clock import SystemClock
+from ganeti.base.pathutils import Paths
+from ganeti.bootstrap.stores import etcd_place
+from ganeti.daemons.masterd import etcd_master, startup
+from ganeti.model.objects import TABLES, Update
 from ganeti.store import open_master
 from ganeti.store.etcd import Claim, Gateway, open_etcd, parse
 from ganeti.store.etcd.reader import Reader

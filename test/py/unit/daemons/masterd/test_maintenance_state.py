@@ -4,8 +4,8 @@ import pytest
 
 from fakes.master import Master
 from fakes.patience import job_status
-from ganeti import errors
-from ganeti.masterd import maintenance_state
+from ganeti.base import errors
+from ganeti.daemons.masterd import maintenance_state
 
 DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0.001, "on_master": True}
 INCIDENT = {

@@ -9,10 +9,11 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from ganeti.masterd import calls, service
+from ganeti.daemons.masterd import service
+from ganeti.daemons.masterd.methods import calls
 
 SPEC = json.loads(
-    (pathlib.Path(__file__).parents[3] / "data" / "spec" / "luxi.json").read_text()
+    (pathlib.Path(__file__).parents[4] / "data" / "spec" / "luxi.json").read_text()
 )
 #: Methods that Ganeti does not have.
 OURS = {
@@ -56,7 +57,7 @@ def test_methods_take_as_many_arguments_as_documented(name):
 
 def test_cluster_info_has_the_documented_keys():
     from fakes import clusters
-    from ganeti.query import cluster_info
+    from ganeti.master.query import cluster_info
 
     info = cluster_info.cluster_info(clusters.snapshot())
     documented = {row["key"] for row in SPEC["cluster_info"]}
@@ -70,7 +71,7 @@ class Kept(list):
 def test_an_answered_call_leaves_its_result_to_nobody():
     from concurrent.futures import Future
 
-    from ganeti.luxi import server
+    from ganeti.protocols.luxi import server
 
     sent = []
     owner = SimpleNamespace(

@@ -5,8 +5,8 @@ import types
 import msgspec
 import pytest
 
-from ganeti import errors
-from ganeti.masterd import remote
+from ganeti.base import errors
+from ganeti.daemons.masterd import remote
 
 REASON = ["gnt:daemon:rapi", "user ann, address 192.0.2.1, request 0123456789ab", 7]
 SHOWN = ["gnt:daemon:rapi", "request 0123456789ab", 7]

@@ -11,9 +11,10 @@ import pytest
 from fakes import clusters
 from fakes.master import Master
 from fakes.patience import job_status, until
-from ganeti import errors, objects
-from ganeti.luxi import framing
-from ganeti.rpc.result import Result
+from ganeti.base import errors
+from ganeti.model import objects
+from ganeti.protocols.luxi import framing
+from ganeti.protocols.rpc.result import Result
 
 DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0.001, "on_master": True}
 
@@ -501,7 +502,8 @@ def test_deposed_master_says_so(tmp_path):
     made = Master(tmp_path / "node1.example.com").start()
     other = Master(tmp_path / "node1.example.com")
     try:
-        from ganeti import clock, store
+        from ganeti import store
+        from ganeti.base import clock
 
         newer = store.open_master(
             other.paths.store_db, replicate=None, clock=clock.SystemClock()

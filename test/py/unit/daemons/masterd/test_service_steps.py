@@ -7,17 +7,17 @@ import types
 import msgspec
 import pytest
 
-from ganeti.clock import SystemClock
-from ganeti.masterd import (
+from ganeti.base.clock import SystemClock
+from ganeti.base.pathutils import Paths
+from ganeti.daemons.masterd import service
+from ganeti.daemons.masterd.duties import interrupted
+from ganeti.daemons.masterd.methods import (
     balancing,
     calls,
     capacity,
-    interrupted,
     maintenance,
-    service,
     settings,
 )
-from ganeti.pathutils import Paths
 
 
 class Part:

@@ -6,8 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from fakes.clocks import FakeClock
-from ganeti import errors
-from ganeti.masterd import calls, stalls
+from ganeti.base import errors
+from ganeti.daemons.masterd import stalls
+from ganeti.daemons.masterd.methods import calls
 
 REASON = "changes are refused: missing: node2, node3"
 
@@ -143,7 +144,7 @@ def test_a_client_that_left_is_forgotten(loop):
 
 def test_every_change_of_the_queue_is_bounded():
     """A method that commits says so; queries and plans commit nothing."""
-    from ganeti.masterd import service
+    from ganeti.daemons.masterd import service
 
     assert service.METHOD_MODULES
     deps = SimpleNamespace(

@@ -6,16 +6,17 @@ import pytest
 
 from fakes import clusters
 from fakes.rpc import FakeRunner
-from ganeti import errors
-from ganeti.masterd import startup
-from ganeti.masterd.startup import Refusal
-from ganeti.pathutils import Paths
-from ganeti.quorum import Term
-from ganeti.rpc import voting
-from ganeti.rpc.result import Result
-from ganeti.rpc.voting import Count, Verdict
-from ganeti.server import maintd, masterd
-from ganeti.utils import authority, files
+from ganeti.base import errors
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
+from ganeti.base.tls import authority
+from ganeti.daemons.mains import maintd, masterd
+from ganeti.daemons.masterd import startup
+from ganeti.daemons.masterd.startup import Refusal
+from ganeti.decisions.quorum import Term
+from ganeti.protocols.rpc import voting
+from ganeti.protocols.rpc.result import Result
+from ganeti.protocols.rpc.voting import Count, Verdict
 
 ME = "node1.example.com"
 

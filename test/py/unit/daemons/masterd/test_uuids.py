@@ -26,10 +26,11 @@ from fakes.named_objects import (
     plain,
     with_uuids,
 )
-from ganeti import client as programs
-from ganeti import errors, objects, opcodes
-from ganeti.cmdlib.unit_table import UNITS
-from ganeti.masterd.calls import METHODS
+from ganeti import commands as programs
+from ganeti.base import errors
+from ganeti.daemons.masterd.methods.calls import METHODS
+from ganeti.model import objects, opcodes
+from ganeti.operations.unit_table import UNITS
 
 #: Parameters that name objects. Others that look so: `NO_OBJECTS`.
 OBJECTS = frozenset(
@@ -351,7 +352,7 @@ USAGE = 2
 
 def command_tables():
     for row in pkgutil.iter_modules(programs.__path__):
-        if row.ispkg and row.name != "htools":
+        if row.ispkg and row.name not in ("cli", "htools"):
             yield importlib.import_module(
                 f"{programs.__name__}.{row.name}.table"
             ).PROGRAM

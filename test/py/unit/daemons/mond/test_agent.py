@@ -9,16 +9,22 @@ import subprocess
 import pytest
 
 from fakes.clocks import FakeClock
-from ganeti import errors
-from ganeti.confd import wire
-from ganeti.constants import confd
-from ganeti.mond import helper, metrics, settings
-from ganeti.mond.agent import Agent
-from ganeti.mond.application import Application
-from ganeti.mond.collectors import COLLECTORS, DIAGNOSE, Collector, Sampler
-from ganeti.mond.reports import Kind
-from ganeti.mond.sources import Sources
-from ganeti.pathutils import Paths
+from ganeti.base import errors
+from ganeti.base.constants.protocols import confd
+from ganeti.base.pathutils import Paths
+from ganeti.daemons.mond import metrics, settings
+from ganeti.daemons.mond.agent import Agent
+from ganeti.daemons.mond.application import Application
+from ganeti.node.collectors import helper
+from ganeti.node.collectors.collector_table import (
+    COLLECTORS,
+    DIAGNOSE,
+    Collector,
+    Sampler,
+)
+from ganeti.node.collectors.reports import Kind
+from ganeti.node.collectors.sources import Sources
+from ganeti.protocols.confd import wire
 
 KEY = b"key\n"
 
@@ -179,7 +185,7 @@ def test_settings_stay_while_confd_is_silent():
 
 def test_metrics_of_every_collector_are_well_formed(tmp_path):
     drbd = pathlib.Path(__file__).with_name("test_parsers.py").read_text()
-    from ganeti.mond import drbd_status
+    from ganeti.node.collectors import drbd_status
 
     text = drbd.partition('DRBD = """\\\n')[2].partition('"""')[0]
     data = {

@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from ganeti import errors
-from ganeti.confd import wire
-from ganeti.mond import (
+from ganeti.base import errors
+from ganeti.node.collectors import (
     diagnosis,
     disk_stats,
     drbd_status,
@@ -15,6 +14,7 @@ from ganeti.mond import (
     volumes,
     xen,
 )
+from ganeti.protocols.confd import wire
 
 KEY = b"3b7f60c2d9e84a15b6c0f1a29d5e7788c4d3e2f1\n"
 DRBD = """\

@@ -10,13 +10,15 @@ import pytest
 from fakes.clocks import FakeClock
 from fakes.fuzz_inputs import NAMES
 from fakes.rapi_master import BODIES, CREATE, Browser, RapiMaster
-from ganeti import errors
-from ganeti.rapi import fields, handlers, openapi, resources, users
-from ganeti.rapi.application import Application
-from ganeti.rapi.authentication import Authenticator
-from ganeti.rapi.model import Body
-from ganeti.rapi.pool import Stream
-from ganeti.rapi.waits import Waits
+from ganeti.base import errors
+from ganeti.daemons.rapi import fields, handlers, openapi
+from ganeti.daemons.rapi.application import Application
+from ganeti.daemons.rapi.model import Body
+from ganeti.daemons.rapi.pool import Stream
+from ganeti.daemons.rapi.resources import resource_table as resources
+from ganeti.daemons.rapi.rights import users
+from ganeti.daemons.rapi.rights.authentication import Authenticator
+from ganeti.daemons.rapi.waits import Waits
 
 TEXT = """\
 reader pw read

@@ -1,7 +1,7 @@
 """The OpenAPI document that a process of its own makes."""
 
-from ganeti.process import RunResult, SystemRunner
-from ganeti.rapi import document, openapi
+from ganeti.base.process import RunResult, SystemRunner
+from ganeti.daemons.rapi import document, openapi
 
 
 class Counting:

@@ -2,8 +2,9 @@
 
 import pytest
 
-from ganeti.rapi import access, problems, throttle
-from ganeti.rapi.model import Resource
+from ganeti.daemons.rapi import problems
+from ganeti.daemons.rapi.model import Resource
+from ganeti.daemons.rapi.rights import access, throttle
 
 #: Parameters that need the right ``root``: whoever sets one controls nodes. A parameter
 #: that leaves this list gives that control to everybody who may write.

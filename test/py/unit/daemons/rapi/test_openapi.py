@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator, validate
 
-from ganeti.rapi import openapi, problems, requests, schemas
-from ganeti.rapi.model import Body, Request
-from ganeti.rapi.resources import RESOURCES
+from ganeti.daemons.rapi import openapi, problems, requests, schemas
+from ganeti.daemons.rapi.model import Body, Request
+from ganeti.daemons.rapi.resources.resource_table import RESOURCES
 
 DOCUMENT = openapi.document(version="3.1.1")
-OPERATION_IDS = pathlib.Path(__file__).parents[3] / "data/rapi/operations.txt"
+OPERATION_IDS = pathlib.Path(__file__).parents[4] / "data/rapi/operations.txt"
 #: Values of all JSON types, at the borders of the types of parameters.
 POOL = (
     *(None, True, False, 0, 1, -1, 16, 2**40, 1.5, "", "a", "7", "create", "all"),

@@ -6,10 +6,12 @@ from http import HTTPStatus
 
 import pytest
 
-from ganeti.http import limits, server
-from ganeti.rapi import access, application, authentication, openapi, resources
+from ganeti.daemons.rapi import application, openapi
+from ganeti.daemons.rapi.resources import resource_table as resources
+from ganeti.daemons.rapi.rights import access, authentication
+from ganeti.protocols.http import limits, server
 
-TOP = pathlib.Path(__file__).resolve().parents[4]
+TOP = pathlib.Path(__file__).resolve().parents[5]
 PAGE = (TOP / "doc/rapi.rst").read_text()
 DOCUMENT = openapi.document()
 #: Requests of the page: a method, or the option of curl for one, before a path.

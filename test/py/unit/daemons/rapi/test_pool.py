@@ -8,14 +8,14 @@ import pytest
 
 from fakes.clocks import FakeClock
 from fakes.rapi_master import Browser
-from ganeti import errors
-from ganeti.clock import SystemClock
-from ganeti.luxi import Client, client, framing
-from ganeti.luxi.server import Server
-from ganeti.rapi import users
-from ganeti.rapi.application import Application
-from ganeti.rapi.authentication import Authenticator
-from ganeti.rapi.pool import Pool
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.daemons.rapi.application import Application
+from ganeti.daemons.rapi.pool import Pool
+from ganeti.daemons.rapi.rights import users
+from ganeti.daemons.rapi.rights.authentication import Authenticator
+from ganeti.protocols.luxi import Client, client, framing
+from ganeti.protocols.luxi.server import Server
 
 
 def table_of(size):

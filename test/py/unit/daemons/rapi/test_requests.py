@@ -3,10 +3,11 @@
 import pytest
 
 from fakes.rapi_master import BODIES
-from ganeti import opcodes
-from ganeti.rapi import requests, resources
-from ganeti.rapi.model import Body, Request
-from ganeti.rapi.problems import Refused
+from ganeti.daemons.rapi import requests
+from ganeti.daemons.rapi.model import Body, Request
+from ganeti.daemons.rapi.problems import Refused
+from ganeti.daemons.rapi.resources import resource_table as resources
+from ganeti.model import opcodes
 
 TABLE = {(each.path, each.method): each for each in resources.RESOURCES}
 WEB = {"instance_name": "web1", "node_name": "n1", "group_name": "g1"}

@@ -2,9 +2,11 @@
 
 import pytest
 
-from ganeti import opcodes
-from ganeti.rapi import access, problems, requests, resources
-from ganeti.rapi.model import Request
+from ganeti.daemons.rapi import problems, requests
+from ganeti.daemons.rapi.model import Request
+from ganeti.daemons.rapi.resources import resource_table as resources
+from ganeti.daemons.rapi.rights import access
+from ganeti.model import opcodes
 
 TABLE = {(each.path, each.method): each for each in resources.RESOURCES}
 POST = TABLE["/2/instances", "POST"]

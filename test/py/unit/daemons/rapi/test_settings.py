@@ -3,8 +3,8 @@
 import pytest
 
 from fakes.clocks import FakeClock
-from ganeti import errors
-from ganeti.rapi.settings import Settings
+from ganeti.base import errors
+from ganeti.daemons.rapi.settings import Settings
 
 
 class Master:

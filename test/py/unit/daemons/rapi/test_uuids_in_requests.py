@@ -6,12 +6,13 @@ from fakes import named_objects
 from fakes.clocks import FakeClock
 from fakes.named_objects import in_words, names_of, plain, with_uuids
 from fakes.rapi_master import Browser
-from ganeti.luxi import Client
-from ganeti.rapi import resources, users
-from ganeti.rapi.application import Application
-from ganeti.rapi.authentication import Authenticator
-from ganeti.rapi.pool import Pool
-from ganeti.rapi.waits import Waits
+from ganeti.daemons.rapi.application import Application
+from ganeti.daemons.rapi.pool import Pool
+from ganeti.daemons.rapi.resources import resource_table as resources
+from ganeti.daemons.rapi.rights import users
+from ganeti.daemons.rapi.rights.authentication import Authenticator
+from ganeti.daemons.rapi.waits import Waits
+from ganeti.protocols.luxi import Client
 
 ALL = sorted(resources.RESOURCES, key=lambda each: (each.path, each.method))
 ROWS = [each for each in ALL if named_objects.request_of(each)]

@@ -2,15 +2,15 @@
 
 import pytest
 
-from ganeti import errors
-from ganeti.rapi import waits
-from ganeti.rapi.problems import Refused
+from ganeti.base import errors
+from ganeti.daemons.rapi import waits
+from ganeti.daemons.rapi.problems import Refused
 
 ARGS = [7, ["status"], ["queued"], None, waits.WAIT_S]
 
 
 class Shared:
-    """Keeps calls, as `ganeti.luxi.shared.SharedClient` does."""
+    """Keeps calls, as `ganeti.protocols.luxi.shared.SharedClient` does."""
 
     def __init__(self):
         self.calls = []

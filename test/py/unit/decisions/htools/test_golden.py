@@ -12,10 +12,10 @@ import sys
 
 import pytest
 
-from ganeti.client.htools import hail, hbal, hcheck, hinfo, hroller, hspace, hsqueeze
+from ganeti.commands.htools import hail, hbal, hcheck, hinfo, hroller, hspace, hsqueeze
 
 CASES = sorted(
-    (pathlib.Path(__file__).parents[3] / "data" / "htools" / "golden").iterdir()
+    (pathlib.Path(__file__).parents[4] / "data" / "htools" / "golden").iterdir()
 )
 PROGRAMS = {
     "hail": hail.main,

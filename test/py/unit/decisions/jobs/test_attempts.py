@@ -1,4 +1,4 @@
-from ganeti.jqueue import attempts
+from ganeti.decisions.jobs import attempts
 
 
 def test_the_table_grows_as_documented():

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ganeti import objects
-from ganeti.jqueue import filters
+from ganeti.decisions.jobs import filters
+from ganeti.model import objects
 
 FACTS = filters.JobFacts(
     8,

@@ -3,8 +3,8 @@
 import pytest
 
 from fakes.jobs_run import Gate, Harness, dummy, until
-from ganeti import errors
-from ganeti.jqueue import remote
+from ganeti.base import errors
+from ganeti.decisions.jobs import remote
 
 
 def by(name, address="192.0.2.9", comment=None):

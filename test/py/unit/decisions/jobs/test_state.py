@@ -4,8 +4,9 @@ import itertools
 
 import pytest
 
-from ganeti import errors
-from ganeti.jqueue import FINAL, Event, Status, state
+from ganeti.base import errors
+from ganeti.decisions.jobs import state
+from ganeti.master.jqueue import FINAL, Event, Status
 
 
 @pytest.mark.parametrize(("status", "event"), list(itertools.product(Status, Event)))

@@ -3,10 +3,12 @@
 import msgspec
 import pytest
 
-from ganeti import errors, opcodes
-from ganeti.jqueue import Status, records, state, transitions
-from ganeti.jqueue.records import encode_value
-from ganeti.jqueue.state import Event
+from ganeti.base import errors
+from ganeti.decisions.jobs import records, state, transitions
+from ganeti.decisions.jobs.records import encode_value
+from ganeti.decisions.jobs.state import Event
+from ganeti.master.jqueue import Status
+from ganeti.model import opcodes
 
 NOW, LATER, LAST = (100, 5), (200, 6), (300, 7)
 CANCELED = "Job canceled by request"

@@ -2,11 +2,11 @@
 
 import pytest
 
-from ganeti.repair import balancing
-from ganeti.repair.balancing import Bounds
-from ganeti.repair.duties import Duties
-from ganeti.repair.journal import Decision
-from ganeti.repair.limits import Automation, Freeze
+from ganeti.decisions.repair import balancing
+from ganeti.decisions.repair.balancing import Bounds
+from ganeti.decisions.repair.duties import Duties
+from ganeti.decisions.repair.journal import Decision
+from ganeti.decisions.repair.limits import Automation, Freeze
 
 NAMES = frozenset(f"node{n}" for n in range(1, 7))
 ON = Duties(balance=True)

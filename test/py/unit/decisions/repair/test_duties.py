@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from ganeti.repair import duties
-from ganeti.repair.duties import Duties
+from ganeti.decisions.repair import duties
+from ganeti.decisions.repair.duties import Duties
 
 
 def test_nothing_is_done_unless_somebody_switches_it_on():

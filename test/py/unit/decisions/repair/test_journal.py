@@ -5,8 +5,15 @@ import itertools
 import msgspec
 import pytest
 
-from ganeti.repair import journal
-from ganeti.repair.journal import Decision, Entry, Item, JobEnd, Round, Selection
+from ganeti.decisions.repair import journal
+from ganeti.decisions.repair.journal import (
+    Decision,
+    Entry,
+    Item,
+    JobEnd,
+    Round,
+    Selection,
+)
 
 
 def item(name="web1.example.com", decision=Decision.WAITING, **values):

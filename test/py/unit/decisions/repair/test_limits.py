@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from ganeti.repair import limits
-from ganeti.repair.limits import Act, Automation, Freeze
+from ganeti.decisions.repair import limits
+from ganeti.decisions.repair.limits import Act, Automation, Freeze
 
 NOW = 1_700_000_000.0
 

@@ -5,12 +5,12 @@ import itertools
 import msgspec
 import pytest
 
-from ganeti.masterd import node_death_state
-from ganeti.repair import limits, node_death
-from ganeti.repair.journal import Decision
-from ganeti.repair.limits import Automation, Freeze
-from ganeti.repair.node_death import Seen, Silence, decide
-from ganeti.repair.node_lives import (
+from ganeti.daemons.masterd import node_death_state
+from ganeti.decisions.repair import limits, node_death
+from ganeti.decisions.repair.journal import Decision
+from ganeti.decisions.repair.limits import Automation, Freeze
+from ganeti.decisions.repair.node_death import Seen, Silence, decide
+from ganeti.decisions.repair.node_lives import (
     Death,
     DeathState,
     Event,
@@ -371,7 +371,7 @@ def test_a_helper_that_has_lied_is_asked_again_until_it_is_mended():
     assert (site.phase, site.state.deaths[0].limit) == (
         *(Phase.HELD, node_death.LYING_HELPER),
     )
-    # Of a silent node nobody knows whether the helper tells the truth.
+    # Nothing proves that the helper of a silent node is right.
     site.views["node2"] = site.silent()
     assert not site.round().jobs
     site.now += node_death.HOUR_S

@@ -5,11 +5,16 @@ import itertools
 
 import pytest
 
-from ganeti import opcodes
-from ganeti.repair import diagnosis, plan, tags
-from ganeti.repair.diagnosis import InstanceHealth, NodeHealth
-from ganeti.repair.plan import JobState, NewRecord, RepairJob, RepairState
-from ganeti.repair.tags import RepairKind, RepairOutcome, RepairPolicy, RepairRecord
+from ganeti.decisions.repair import diagnosis, plan, tags
+from ganeti.decisions.repair.diagnosis import InstanceHealth, NodeHealth
+from ganeti.decisions.repair.plan import JobState, NewRecord, RepairJob, RepairState
+from ganeti.decisions.repair.tags import (
+    RepairKind,
+    RepairOutcome,
+    RepairPolicy,
+    RepairRecord,
+)
+from ganeti.model import opcodes
 
 GOOD, DRAINED, OFFLINE = NodeHealth.GOOD, NodeHealth.DRAINED, NodeHealth.OFFLINE
 NEW_RECORD = NewRecord(1000, "new")

@@ -4,8 +4,13 @@ import math
 
 import pytest
 
-from ganeti.repair import tags
-from ganeti.repair.tags import RepairKind, RepairOutcome, RepairPolicy, RepairRecord
+from ganeti.decisions.repair import tags
+from ganeti.decisions.repair.tags import (
+    RepairKind,
+    RepairOutcome,
+    RepairPolicy,
+    RepairRecord,
+)
 
 P = tags.PREFIX
 ID = "5b0c2f5e-6a0e-4d53-8f7e-1c1c6a9d1e10"

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from ganeti.repair import rounds
-from ganeti.repair.incidents import (
+from ganeti.decisions.repair import rounds
+from ganeti.decisions.repair.incidents import (
     TAG_PAUSE_S,
     Action,
     Incident,
@@ -15,8 +15,8 @@ from ganeti.repair.incidents import (
     MaintenanceState,
     as_reported,
 )
-from ganeti.repair.limits import Automation, Freeze
-from ganeti.repair.rounds import Move, NodeView, Seen
+from ganeti.decisions.repair.limits import Automation, Freeze
+from ganeti.decisions.repair.rounds import Move, NodeView, Seen
 
 EVACUATE = {"status": "evacuate", "details": {"part": "psu2"}}
 NOW = 1_700_000_000.0

@@ -3,8 +3,8 @@
 import pytest
 
 from fakes import clusters
-from ganeti.verify import cluster
-from ganeti.verify.report import Report
+from ganeti.decisions.verify import cluster
+from ganeti.decisions.verify.report import Report
 
 _DAY_S = 86400
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fakes import clusters
-from ganeti.verify import Report, cluster
+from ganeti.decisions.verify import Report, cluster
 
 NO_GROUP = "00000000-0000-4000-8000-0000000000ff"
 

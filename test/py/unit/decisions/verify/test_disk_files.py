@@ -1,8 +1,8 @@
 """Disk files that nobody knows, and sizes that are not as recorded."""
 
 from fakes import clusters
-from ganeti import objects
-from ganeti.verify import Report, disk_files
+from ganeti.decisions.verify import Report, disk_files
+from ganeti.model import objects
 
 N1, N2 = clusters.node_uuid(1), clusters.node_uuid(2)
 LOCAL = "/srv/ganeti/file-storage/inst1/a.file.disk0"

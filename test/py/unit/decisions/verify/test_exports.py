@@ -1,7 +1,7 @@
 """Remains beside complete exports in the export directories of nodes."""
 
 from fakes import clusters
-from ganeti.verify import Report, exports
+from ganeti.decisions.verify import Report, exports
 
 N1, N2 = clusters.node_uuid(1), clusters.node_uuid(2)
 

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from fakes import clusters
-from ganeti.constants.misc import V_CLUSTER_VIRT_PATH_PREFIX
-from ganeti.verify import Report, files
+from ganeti.base.constants.misc import V_CLUSTER_VIRT_PATH_PREFIX
+from ganeti.decisions.verify import Report, files
 
 ONE, TWO, THREE = (clusters.node_uuid(n) for n in (1, 2, 3))
 NAMES = {uuid: f"node{n}.example.com" for n, uuid in enumerate((ONE, TWO, THREE), 1)}

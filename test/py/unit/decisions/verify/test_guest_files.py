@@ -3,7 +3,7 @@
 import pytest
 
 from fakes import clusters
-from ganeti.verify import Report, exports, guest_files, node_answer
+from ganeti.decisions.verify import Report, exports, guest_files, node_answer
 
 N1, N2 = clusters.node_uuid(1), clusters.node_uuid(2)
 

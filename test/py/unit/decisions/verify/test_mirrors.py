@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from ganeti.verify import mirrors
-from ganeti.verify.mirrors import Age, State
+from ganeti.decisions.verify import mirrors
+from ganeti.decisions.verify.mirrors import Age, State
 
 #: Identifiers of data: present, since the other node was lost, and two former ones.
 NEW, OLD, OLDER, OTHER = (f"{n}0A1B2C3D4E5F60{n}" for n in (2, 4, 6, 8))

@@ -1,8 +1,8 @@
 """Stored rules and regular expressions that cannot be evaluated are warnings."""
 
 from fakes import clusters
-from ganeti.verify import cluster
-from ganeti.verify.report import Report
+from ganeti.decisions.verify import cluster
+from ganeti.decisions.verify.report import Report
 
 
 def test_what_is_skipped_is_named_with_the_command_that_mends_it():

@@ -3,9 +3,9 @@
 import pytest
 
 from fakes import clusters
-from ganeti.objects import Update
-from ganeti.verify import cluster
-from ganeti.verify.report import Report
+from ganeti.decisions.verify import cluster
+from ganeti.decisions.verify.report import Report
+from ganeti.model.objects import Update
 
 COMMAND = "run gnt-cluster renew-crypto --new-ssh-host-keys"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ganeti.verify import Report, cluster
+from ganeti.decisions.verify import Report, cluster
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import pytest
 
 from fakes import clusters
-from ganeti import objects
-from ganeti.verify import Report, node_answer, volumes
+from ganeti.decisions.verify import Report, node_answer, volumes
+from ganeti.model import objects
 
 N1, N2 = clusters.node_uuid(1), clusters.node_uuid(2)
 WHOLE = {

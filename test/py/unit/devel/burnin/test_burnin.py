@@ -7,9 +7,9 @@ import threading
 import pytest
 
 from fakes.luxi_master import SUCCESSFUL_OPCODES, FakeMaster
-from ganeti import errors
-from ganeti.cli.context import ClientEffects
-from ganeti.tools.burnin import main, probes, settings, steps
+from ganeti.base import errors
+from ganeti.commands.cli.context import ClientEffects
+from ganeti.devel.burnin import main, probes, settings, steps
 
 NODES = ("n1.tst", "n2.tst", "n3.tst")
 KNOWN_OS = [["tiny", True, ["default", "quiet"]], ["broken", False, []]]
@@ -364,8 +364,8 @@ class _Answers:
         self.answers = answers
 
     def ask(self, kind, key=None):
-        from ganeti.confd import Result, wire
-        from ganeti.constants import confd
+        from ganeti.base.constants.protocols import confd
+        from ganeti.protocols.confd import Result, wire
 
         answer = {
             confd.CONFD_REQ_PING: 1,

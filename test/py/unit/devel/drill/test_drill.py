@@ -8,22 +8,14 @@ import re
 import pytest
 
 from fakes.patience import until
-from ganeti import errors
-from ganeti.repair import node_death
-from ganeti.repair.journal import Decision, Entry, Item
-from ganeti.repair.node_lives import Death, Phase
-from ganeti.vcluster import layout as lay
-from ganeti.vcluster.drill import (
-    proof,
-    report,
-    runner,
-    scenarios,
-    session,
-    site,
-    witness,
-)
-from ganeti.vcluster.drill.proof import Boot
-from ganeti.vcluster.drill.report import Result
+from ganeti.base import errors
+from ganeti.decisions.repair import node_death
+from ganeti.decisions.repair.journal import Decision, Entry, Item
+from ganeti.decisions.repair.node_lives import Death, Phase
+from ganeti.devel.drill import proof, report, runner, scenarios, session, site, witness
+from ganeti.devel.drill.proof import Boot
+from ganeti.devel.drill.report import Result
+from ganeti.devel.vcluster import layout as lay
 
 ID = "1907cdfc-0acf-440c-8886-88e05502d20e"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ganeti import errors
-from ganeti.sim import live
+from ganeti.base import errors
+from ganeti.devel.sim import live
 
 GROUP = {"uuid": "g1", "name": "default", "alloc_policy": "preferred"}
 GROUP |= {"custom_ipolicy": {"vcpu-ratio": 2.0}, "tags": ["a"]}

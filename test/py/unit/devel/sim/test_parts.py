@@ -6,17 +6,17 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from fakes import simulations
-from ganeti import errors
-from ganeti.objects import Update
-from ganeti.sim import Simulation, description, events
-from ganeti.sim.description import (
+from ganeti.base import errors
+from ganeti.devel.sim import Simulation, description, events
+from ganeti.devel.sim.description import (
     ClusterDescription,
     InstanceDescription,
     NodeDescription,
 )
-from ganeti.sim.hardware import Guest, Hardware, Machine
-from ganeti.sim.master import Master
-from ganeti.sim.scheduler import Scheduler
+from ganeti.devel.sim.hardware import Guest, Hardware, Machine
+from ganeti.devel.sim.master import Master
+from ganeti.devel.sim.scheduler import Scheduler
+from ganeti.model.objects import Update
 
 NODES = tuple(NodeDescription(name=f"node{n}") for n in (1, 2, 3))
 WEB = InstanceDescription(name="web1", primary="node2", secondary="node3")

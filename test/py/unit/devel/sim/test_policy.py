@@ -2,11 +2,11 @@
 
 import pytest
 
-from ganeti import errors
-from ganeti.client.cluster.automation_table import DUTIES as DUTY_OPTIONS
-from ganeti.repair import limits
-from ganeti.sim import policy
-from ganeti.sim.description import (
+from ganeti.base import errors
+from ganeti.commands.cluster.automatons.automation_table import DUTIES as DUTY_OPTIONS
+from ganeti.decisions.repair import limits
+from ganeti.devel.sim import policy
+from ganeti.devel.sim.description import (
     ClusterDescription,
     GroupDescription,
     InstanceDescription,

@@ -9,9 +9,9 @@ import pytest
 
 from fakes import commands
 from fakes.luxi_master import FakeMaster
-from ganeti.client.cluster import simulate
-from ganeti.sim import apart
-from ganeti.sim.simulation import Report
+from ganeti.devel.sim import apart
+from ganeti.devel.sim import command as simulate
+from ganeti.devel.sim.simulation import Report
 
 SCHEMA = pathlib.Path(__file__).parents[5] / "doc/schema/gnt-cluster-simulate.json"
 MIB = 4096

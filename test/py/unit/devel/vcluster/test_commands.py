@@ -5,10 +5,9 @@ import sys
 
 import pytest
 
-from ganeti import errors
-from ganeti.pathutils import Paths
-from ganeti.ssh import account
-from ganeti.vcluster import (
+from ganeti.base import errors
+from ganeti.base.pathutils import Paths
+from ganeti.devel.vcluster import (
     agent,
     commands,
     etcd,
@@ -18,7 +17,8 @@ from ganeti.vcluster import (
     power,
     serial,
 )
-from ganeti.vcluster import layout as lay
+from ganeti.devel.vcluster import layout as lay
+from ganeti.protocols.ssh import account
 
 
 class Control:

@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 
-from ganeti.vcluster.interrupts import Interrupts
+from ganeti.devel.vcluster.interrupts import Interrupts
 
 
 def interrupt():
@@ -32,7 +32,7 @@ def test_an_interrupt_ends_the_block_at_once():
 #: Runs a command that fails, and presses Ctrl-C when its error is written.
 ENDING = """
 import signal, sys
-from ganeti.vcluster import commands
+from ganeti.devel.vcluster import commands
 signal.signal(signal.SIGINT, signal.default_int_handler)
 class Interrupted:
     def write(self, text):
@@ -63,7 +63,7 @@ def test_an_interrupt_while_a_command_ends_prints_no_traceback(tmp_path):
 #: Is interrupted in a callback of the interpreter, and goes on without any check.
 DROPPED = """
 import signal, time, weakref
-from ganeti.vcluster.interrupts import Interrupts
+from ganeti.devel.vcluster.interrupts import Interrupts
 signal.signal(signal.SIGINT, signal.default_int_handler)
 class Something:
     pass

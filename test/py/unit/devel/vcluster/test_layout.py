@@ -8,10 +8,11 @@ import sys
 import pytest
 
 from fakes import patience
-from ganeti import _buildconf, errors
-from ganeti.backend import power
-from ganeti.vcluster import agent, lifecycle, node_directories, processes
-from ganeti.vcluster import layout as lay
+from ganeti import _buildconf
+from ganeti.base import errors
+from ganeti.devel.vcluster import agent, lifecycle, node_directories, processes
+from ganeti.devel.vcluster import layout as lay
+from ganeti.node.calls import power
 
 
 def plan(directory, count=3, **more):

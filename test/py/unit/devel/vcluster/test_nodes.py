@@ -10,9 +10,8 @@ import threading
 import pytest
 
 from fakes.processes import FakeRunner
-from ganeti import errors
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.vcluster import (
+from ganeti.base import errors
+from ganeti.devel.vcluster import (
     agent,
     create,
     etcd,
@@ -24,8 +23,9 @@ from ganeti.vcluster import (
     serial,
     status,
 )
-from ganeti.vcluster import layout as lay
-from ganeti.vcluster.processes import Process
+from ganeti.devel.vcluster import layout as lay
+from ganeti.devel.vcluster.processes import Process
+from ganeti.node.hypervisor.kvm.files import Files
 
 UTIL = "daemon-util"
 

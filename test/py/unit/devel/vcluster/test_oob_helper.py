@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from ganeti import errors
-from ganeti.vcluster import oob_helper
+from ganeti.base import errors
+from ganeti.devel.vcluster import oob_helper
 
 GIVEN = {"directory": "/srv/vcluster", "node": "node2"}
 

@@ -6,8 +6,9 @@ import subprocess
 
 import pytest
 
-from ganeti import _buildconf, errors
-from ganeti.vcluster import setup
+from ganeti import _buildconf
+from ganeti.base import errors
+from ganeti.devel.vcluster import setup
 
 
 def options(directory, **more):

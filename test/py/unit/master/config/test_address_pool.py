@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from ganeti import errors
-from ganeti.config.address_pool import AddressPool
-from ganeti.objects import Network
+from ganeti.base import errors
+from ganeti.master.config.address_pool import AddressPool
+from ganeti.model.objects import Network
 
 NETWORK = Network(name="net", uuid="net-1", network="192.0.2.0/28", serial_no=1)
 

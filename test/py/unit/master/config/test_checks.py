@@ -3,8 +3,8 @@
 import pytest
 
 from fakes import cluster
-from ganeti import config
-from ganeti.objects import CLUSTER_KEY, Network, Snapshot, Update
+from ganeti.master import config
+from ganeti.model.objects import CLUSTER_KEY, Network, Snapshot, Update
 
 NODE1 = "8d0a1b62-7c11-4c43-9a3e-11aa22bb3301"
 NODE2 = "8d0a1b62-7c11-4c43-9a3e-11aa22bb3302"

@@ -7,7 +7,8 @@ import pytest
 
 from fakes import cluster
 from fakes.store import open_memory
-from ganeti import clock, config, errors
+from ganeti.base import clock, errors
+from ganeti.master import config
 
 WEB1 = "e19b7a34-0f4d-4d27-b6c2-70a1b2c3d401"
 DISK = "3b6f8c15-9e2a-4f70-8c4d-a1b2c3d4e501"

@@ -5,8 +5,9 @@ import pytest
 from fakes import cluster
 from fakes.patience import until
 from fakes.store import MemoryBackend, open_memory
-from ganeti import config, errors
-from ganeti.objects import Disk, FilterRule, Network
+from ganeti.base import errors
+from ganeti.master import config
+from ganeti.model.objects import Disk, FilterRule, Network
 
 NODE1 = "8d0a1b62-7c11-4c43-9a3e-11aa22bb3301"
 NODE2 = "8d0a1b62-7c11-4c43-9a3e-11aa22bb3302"

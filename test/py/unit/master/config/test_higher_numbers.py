@@ -6,8 +6,9 @@ import pytest
 
 from fakes import cluster
 from fakes.clocks import FakeClock
-from ganeti import errors, store
-from ganeti.config import Config, HigherNumbers
+from ganeti import store
+from ganeti.base import errors
+from ganeti.master.config import Config, HigherNumbers
 from ganeti.store.numbers import Numbers
 
 

@@ -6,12 +6,13 @@ import pytest
 
 from fakes import cluster, clusters
 from fakes.store import open_memory
-from ganeti import clock, config, errors
-from ganeti.config import accepted_loss, addresses
-from ganeti.config.disk_notes import DiskNote, DiskNotes, MadeDisk, job_of
-from ganeti.config.higher_numbers import HigherNumbers
-from ganeti.config.reservations import Reservations
-from ganeti.objects import Disk, Nic
+from ganeti.base import clock, errors
+from ganeti.master import config
+from ganeti.master.config import accepted_loss, addresses
+from ganeti.master.config.disk_notes import DiskNote, DiskNotes, MadeDisk, job_of
+from ganeti.master.config.higher_numbers import HigherNumbers
+from ganeti.master.config.reservations import Reservations
+from ganeti.model.objects import Disk, Nic
 from ganeti.store import Document
 from ganeti.store.numbers import Numbers
 

@@ -7,7 +7,8 @@ import pytest
 
 from fakes import allocators, clusters
 from fakes.rpc import FakeRunner, failure
-from ganeti import errors, iallocator
+from ganeti.base import errors
+from ganeti.master import iallocator
 
 REQUEST = allocators.allocate()
 INFO = ["boot", [{"storage_size": 9000, "storage_free": 8000}], [{"memory_free": 4000}]]

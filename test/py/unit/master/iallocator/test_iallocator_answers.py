@@ -7,7 +7,8 @@ import pytest
 
 from fakes import allocators, clusters
 from fakes.rpc import FakeRunner
-from ganeti import errors, iallocator
+from ganeti.base import errors
+from ganeti.master import iallocator
 
 OTHER = clusters.group(name="other", uuid="00000000-0000-4000-8000-0000000000b0")
 INFO = ["boot", [{"storage_size": 9000, "storage_free": 8000}], [{"memory_free": 4000}]]

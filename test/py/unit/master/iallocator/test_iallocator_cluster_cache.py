@@ -3,8 +3,10 @@
 import pytest
 
 from fakes import allocators, clusters
-from ganeti import errors, iallocator, objects
-from ganeti.htools.hail import request
+from ganeti.base import errors
+from ganeti.decisions.htools.hail import request
+from ganeti.master import iallocator
+from ganeti.model import objects
 
 OTHER_GROUP = "00000000-0000-4000-8000-0000000000a1"
 SHARES = {"shared_directories": "d=/srv/d"}

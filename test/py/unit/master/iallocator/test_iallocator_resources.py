@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from fakes import clusters
-from ganeti.iallocator import node_resources
+from ganeti.master.iallocator import node_resources
 
 STORAGE = {"storage_size": 9000, "storage_free": 8000}
 HYPERVISOR = {

@@ -6,13 +6,15 @@ import sqlite3
 import pytest
 
 from fakes.jobs_run import WAIT_S, ScriptedExecutor, dummy, running, until
-from ganeti import jqueue, store
-from ganeti.clock import SystemClock
-from ganeti.jqueue import queue as queue_module
-from ganeti.store import features, schema
-from ganeti.store.database import Database
+from ganeti import store
+from ganeti.base.clock import SystemClock
+from ganeti.master import jqueue
+from ganeti.master.jqueue import queue as queue_module
+from ganeti.store import features
+from ganeti.store.file import schema
+from ganeti.store.file.database import Database
 
-STORED = pathlib.Path(__file__).parents[3] / "data" / "store"
+STORED = pathlib.Path(__file__).parents[4] / "data" / "store"
 
 
 def lines(job):

@@ -4,8 +4,8 @@ import contextlib
 
 import pytest
 
-from ganeti import errors
-from ganeti.jqueue import archiving
+from ganeti.base import errors
+from ganeti.master.jqueue import archiving
 
 PAUSE_S, LATER_S = 0.01, 60.0
 

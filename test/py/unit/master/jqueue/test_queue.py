@@ -9,11 +9,14 @@ import types
 import pytest
 
 from fakes.jobs_run import WAIT_S, Gate, Harness, dummy, running, until
-from ganeti import errors, jqueue, objects, opcodes
-from ganeti.jqueue import Canceled, LockTimeout, archiving, core, records
-from ganeti.jqueue import running as running_module
-from ganeti.jqueue.documents import Document
-from ganeti.jqueue.entry import Place
+from ganeti.base import errors
+from ganeti.decisions.jobs import records
+from ganeti.decisions.jobs.entry import Place
+from ganeti.master import jqueue
+from ganeti.master.jqueue import Canceled, LockTimeout, archiving, core
+from ganeti.master.jqueue import running as running_module
+from ganeti.master.jqueue.documents import Document
+from ganeti.model import objects, opcodes
 
 
 @pytest.fixture

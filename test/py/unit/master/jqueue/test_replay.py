@@ -8,8 +8,10 @@ import pytest
 
 from fakes.jobs_run import WAIT_S, Gate, Harness, ScriptedExecutor, dummy
 from fakes.store import StepStore, backend_with
-from ganeti import clock, errors, jqueue
-from ganeti.jqueue import LockTimeout
+from ganeti.base import clock, errors
+from ganeti.decisions.jobs import records
+from ganeti.master import jqueue
+from ganeti.master.jqueue import LockTimeout
 
 
 class Scenario:
@@ -161,7 +163,7 @@ def test_a_history_cut_off_anywhere_is_taken_up_again(story):
 
 def check_cut(state, known):
     before = {
-        int(key): jqueue.records.decode_job(data)
+        int(key): records.decode_job(data)
         for (table, key), data in state.items()
         if table in ("jobs", "archive") and "/" not in key
     }

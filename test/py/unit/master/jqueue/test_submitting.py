@@ -3,8 +3,9 @@
 import pytest
 
 from fakes.jobs_run import WAIT_S, Harness, dummy
-from ganeti import errors, opcodes
-from ganeti.jqueue.documents import Document
+from ganeti.base import errors
+from ganeti.master.jqueue.documents import Document
+from ganeti.model import opcodes
 
 
 @pytest.fixture

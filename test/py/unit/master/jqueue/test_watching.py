@@ -3,9 +3,9 @@
 import threading
 
 from fakes.jobs_run import WAIT_S, Gate, dummy, running, until
-from ganeti import clock
-from ganeti.jqueue import Known
-from ganeti.jqueue.documents import LOGS
+from ganeti.base import clock
+from ganeti.master.jqueue import Known
+from ganeti.master.jqueue.documents import LOGS
 
 
 class SteppedClock(clock.SystemClock):

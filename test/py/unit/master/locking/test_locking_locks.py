@@ -8,8 +8,8 @@ import pytest
 
 from fakes.clocks import FakeClock
 from fakes.jobs_run import WAIT_S, until
-from ganeti import clock, errors
-from ganeti.locking import BGL, Level, LockManager, LockSet, Request, SharedLock
+from ganeti.base import clock, errors
+from ganeti.master.locking import BGL, Level, LockManager, LockSet, Request, SharedLock
 
 
 class Person:

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from ganeti.locking import PipeCondition
+from ganeti.master.locking import PipeCondition
 
 
 def descriptors():

@@ -4,9 +4,10 @@ import pytest
 
 from fakes import clusters
 from fakes.rpc import FakeRunner, failure
-from ganeti import errors, query
-from ganeti.query import encoded, model
-from ganeti.rpc import Result
+from ganeti.base import errors
+from ganeti.master import query
+from ganeti.master.query import encoded, model
+from ganeti.protocols.rpc import Result
 
 N1, N2, N3 = (clusters.node_uuid(n) for n in (1, 2, 3))
 

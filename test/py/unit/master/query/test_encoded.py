@@ -7,10 +7,12 @@ import pytest
 
 from fakes import clusters
 from fakes.rpc import FakeRunner
-from ganeti import errors, objects, query
-from ganeti.objects import Update
-from ganeti.query import encoded
-from ganeti.rpc import Result
+from ganeti.base import errors
+from ganeti.master import query
+from ganeti.master.query import encoded
+from ganeti.model import objects
+from ganeti.model.objects import Update
+from ganeti.protocols.rpc import Result
 
 NODES, INSTANCES = 3, 6
 NETWORK = objects.Network(name="net", uuid="net-1", network="192.0.2.0/24", serial_no=1)

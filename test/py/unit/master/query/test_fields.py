@@ -5,13 +5,14 @@ import pathlib
 
 import pytest
 
-from ganeti import objects, query
-from ganeti.constants import hvparams
-from ganeti.query import engine
+from ganeti.base.constants.parameters import hvparams
+from ganeti.master import query
+from ganeti.master.query import engine
+from ganeti.model import objects
 
 SPEC = json.loads(
     (
-        pathlib.Path(__file__).parents[3] / "data" / "spec" / "query_fields.json"
+        pathlib.Path(__file__).parents[4] / "data" / "spec" / "query_fields.json"
     ).read_text()
 )
 
@@ -113,7 +114,7 @@ def test_unknown_fields_are_described_as_such():
 
 def test_rows_that_share_cells_have_the_values_of_each_alone():
     from fakes import clusters
-    from ganeti import query
+    from ganeti.master import query
 
     snapshot = clusters.snapshot(
         nodes=2,
@@ -141,8 +142,8 @@ def test_rows_that_share_cells_have_the_values_of_each_alone():
 
 def test_columns_made_at_once_are_those_made_row_by_row():
     from fakes import clusters
-    from ganeti import query
-    from ganeti.query.model import QueryContext
+    from ganeti.master import query
+    from ganeti.master.query.model import QueryContext
 
     disk = objects.Disk(
         uuid="disk-7", dev_type="plain", logical_id=("vg", "lv"), size=9, serial_no=1

@@ -7,11 +7,13 @@ import pytest
 
 from fakes import clusters
 from fakes.rpc import FakeRunner
-from ganeti import errors, jqueue, objects, query
-from ganeti.jqueue.records import JobOp
-from ganeti.locking import LockInfo
-from ganeti.query import ClusterFacts, Sources
-from ganeti.rpc.result import Result
+from ganeti.base import errors
+from ganeti.decisions.jobs.records import JobOp
+from ganeti.master import jqueue, query
+from ganeti.master.locking import LockInfo
+from ganeti.master.query import ClusterFacts, Sources
+from ganeti.model import objects
+from ganeti.protocols.rpc.result import Result
 from ganeti.store import CopyState
 
 NODE_INFO = [

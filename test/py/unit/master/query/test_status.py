@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 
-from ganeti.constants import instance as c
-from ganeti.query import instance_status
-from ganeti.query.status import ObservedState
+from ganeti.base.constants import instance as c
+from ganeti.master.query import instance_status
+from ganeti.master.query.status import ObservedState
 
 ADMIN = ("up", "down", "offline")
 FLAGS = (False, True)

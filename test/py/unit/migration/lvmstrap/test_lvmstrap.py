@@ -12,9 +12,9 @@ import stat
 import pytest
 
 from fakes.processes import FakeRunner
-from ganeti import errors
-from ganeti.process import SystemRunner
-from ganeti.tools.lvmstrap import creation, disks, kernel, main
+from ganeti.base import errors
+from ganeti.base.process import SystemRunner
+from ganeti.migration.lvmstrap import creation, disks, kernel, main
 
 OURS = "Ganeti-lvms-trap-KHKa-IV5d-Lifw-i4j3Jy"
 OTHER = "VKmVv1-pI6J-28Pd-TY3B-E0S8-lpHR-n9mOIN"

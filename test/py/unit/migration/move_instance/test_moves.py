@@ -4,8 +4,8 @@ import types
 
 import pytest
 
-from ganeti.rapi import client as rapi
-from ganeti.tools.move_instance import main, mover, requests, settings
+from ganeti.migration.move_instance import main, mover, requests, settings
+from ganeti.protocols import rapi
 
 NAME = "web1.example.com"
 PLACE = {"disks": [["192.0.2.9", 4711, "m", "h", "s"]], "x509_ca": "SIGNED2"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ganeti.tools.move_instance import settings
+from ganeti.migration.move_instance import settings
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import tarfile
 
 import pytest
 
-from ganeti.objects import export_info
-from ganeti.tools.ovf import envelope, main
+from ganeti.migration.ovf import envelope, main
+from ganeti.model.objects import export_info
 
 _KIB = 1024
 CONFIG = """\

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ganeti import errors
-from ganeti.tools.ovf import envelope
+from ganeti.base import errors
+from ganeti.migration.ovf import envelope
 
 MACHINE = envelope.Machine(
     name="web1",

@@ -3,9 +3,9 @@
 import pytest
 
 from fakes import cluster, old_cluster
-from ganeti.hypervisor.registry import DRIVERS
-from ganeti.tools import old_config
-from ganeti.tools.takeover import findings
+from ganeti.migration import old_config
+from ganeti.migration.takeover import findings
+from ganeti.node.hypervisor.registry import DRIVERS
 
 
 def of(data, drivers=DRIVERS):

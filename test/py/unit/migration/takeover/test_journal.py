@@ -2,8 +2,8 @@
 
 import pytest
 
-from ganeti import errors
-from ganeti.tools.takeover import journal, steps
+from ganeti.base import errors
+from ganeti.migration.takeover import journal, steps
 
 NODES = (
     journal.Target(name="a", address="192.0.2.1", port=22, is_candidate=True),

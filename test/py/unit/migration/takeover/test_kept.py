@@ -6,8 +6,8 @@ import stat
 
 import pytest
 
-from ganeti.pathutils import Paths
-from ganeti.tools.takeover import kept
+from ganeti.base.pathutils import Paths
+from ganeti.migration.takeover import kept
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="owners need root")
 

@@ -6,11 +6,10 @@ import pathlib
 import pytest
 
 from fakes.processes import process_named
-from ganeti import errors
-from ganeti.pathutils import Paths
-from ganeti.process import SystemRunner
-from ganeti.tools.takeover import node, services
-from ganeti.utils import daemon_users
+from ganeti.base import daemon_users, errors
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import SystemRunner
+from ganeti.migration.takeover import node, services
 
 NAME = "node1.example.com"
 

@@ -9,14 +9,15 @@ import sys
 import pytest
 
 from fakes import old_cluster
-from ganeti import errors, ssconf
-from ganeti.constants import versions
-from ganeti.pathutils import Paths
-from ganeti.process import RunResult
-from ganeti.tools.takeover import access, main, steps
-from ganeti.tools.takeover import journal as record
-from ganeti.tools.takeover import node as node_module
-from ganeti.tools.takeover.journal import Target
+from ganeti.base import errors
+from ganeti.base.constants import versions
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import RunResult
+from ganeti.migration.takeover import access, main, steps
+from ganeti.migration.takeover import journal as record
+from ganeti.migration.takeover import node as node_module
+from ganeti.migration.takeover.journal import Target
+from ganeti.protocols import ssconf
 
 MASTER, OTHER = "node1.vc.test", "node2.vc.test"
 

@@ -5,11 +5,11 @@ import os
 
 import pytest
 
-from ganeti import errors
-from ganeti.hypervisor.kvm import runtime
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.pathutils import Paths
-from ganeti.tools.takeover import runtimes
+from ganeti.base import errors
+from ganeti.base.pathutils import Paths
+from ganeti.migration.takeover import runtimes
+from ganeti.node.hypervisor.kvm import runtime
+from ganeti.node.hypervisor.kvm.files import Files
 
 NAME = "web1.vc.test"
 #: As Debian's 3.0.2 writes it, with fewer parameters.

@@ -6,10 +6,10 @@ import pathlib
 import pytest
 
 from fakes.processes import process_named
-from ganeti import errors
-from ganeti.pathutils import Paths
-from ganeti.process import RunResult, SystemRunner
-from ganeti.tools.takeover import services
+from ganeti.base import errors
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import RunResult, SystemRunner
+from ganeti.migration.takeover import services
 
 
 @pytest.fixture

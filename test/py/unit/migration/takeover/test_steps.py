@@ -8,11 +8,13 @@ import shutil
 import pytest
 
 from fakes import old_cluster
-from ganeti import errors, ssconf, store
-from ganeti.clock import SystemClock
-from ganeti.pathutils import Paths
-from ganeti.tools.takeover import journal, main, steps
-from ganeti.tools.takeover import node as node_module
+from ganeti import store
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.base.pathutils import Paths
+from ganeti.migration.takeover import journal, main, steps
+from ganeti.migration.takeover import node as node_module
+from ganeti.protocols import ssconf
 
 MASTER, OTHER = "node1.vc.test", "node2.vc.test"
 CERTIFICATE = "-----BEGIN PRIVATE KEY-----\n"

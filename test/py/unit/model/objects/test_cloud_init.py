@@ -2,7 +2,7 @@
 
 import json
 
-from ganeti.objects import cloud_init
+from ganeti.model.objects import cloud_init
 
 KEY = "ssh-ed25519 AAAA me"
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from ganeti import errors, objects
+from ganeti.base import errors
+from ganeti.model import objects
 from ganeti.store import wire
 
 DAMAGED = [

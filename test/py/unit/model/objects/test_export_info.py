@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from fakes import nodes
-from ganeti import errors
-from ganeti.objects import export_info
-from ganeti.objects.filled import InstanceX
+from ganeti.base import errors
+from ganeti.model.objects import export_info
+from ganeti.model.objects.filled import InstanceX
 
 SIZES = [(4, 4 << 20), (8, 100)]
 

@@ -6,11 +6,12 @@ import pathlib
 import pytest
 
 from fakes import cluster, clusters
-from ganeti import errors, objects
-from ganeti.objects import Disk, Nic, Update, consoles, lookup
-from ganeti.objects.snapshot import numbers_of
+from ganeti.base import errors
+from ganeti.model import objects
+from ganeti.model.objects import Disk, Nic, Update, consoles, lookup
+from ganeti.model.objects.snapshot import numbers_of
 
-SPEC = pathlib.Path(__file__).parents[3] / "data" / "spec"
+SPEC = pathlib.Path(__file__).parents[4] / "data" / "spec"
 N1, N2, N3 = (clusters.node_uuid(n) for n in (1, 2, 3))
 I1, I2 = clusters.instance_uuid(1), clusters.instance_uuid(2)
 PLAIN = Disk(uuid="p", dev_type="plain", logical_id=("vg", "lv"), size=1, serial_no=1)

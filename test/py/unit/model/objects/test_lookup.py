@@ -1,8 +1,8 @@
 import pytest
 
 from fakes import cluster
-from ganeti import errors
-from ganeti.objects import Update, lookup
+from ganeti.base import errors
+from ganeti.model.objects import Update, lookup
 
 
 @pytest.fixture

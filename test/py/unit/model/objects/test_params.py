@@ -1,5 +1,5 @@
 from fakes import cluster
-from ganeti.objects import CLUSTER_KEY, Update, params
+from ganeti.model.objects import CLUSTER_KEY, Update, params
 
 GROUP = "c7e4d2f0-52b8-4a1e-9d60-6b1f2e3d4c01"
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from fakes import cluster
-from ganeti.objects import Update
+from ganeti.model.objects import Update
 
 NODE1 = "8d0a1b62-7c11-4c43-9a3e-11aa22bb3301"
 NODE2 = "8d0a1b62-7c11-4c43-9a3e-11aa22bb3302"

@@ -6,12 +6,13 @@ import pathlib
 import msgspec
 import pytest
 
-from ganeti import errors, opcodes
-from ganeti.constants.misc import REDACTED
-from ganeti.opcodes import codec
+from ganeti.base import errors
+from ganeti.base.constants.misc import REDACTED
+from ganeti.model import opcodes
+from ganeti.model.opcodes import codec
 
 SPEC = json.loads(
-    (pathlib.Path(__file__).parents[3] / "data" / "spec" / "opcodes.json").read_text()
+    (pathlib.Path(__file__).parents[4] / "data" / "spec" / "opcodes.json").read_text()
 )
 ROWS = {row["op"]: row for row in SPEC["opcodes"]}
 WRONG = "wrong_input"

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ganeti import errors, qlang
+from ganeti.base import errors
+from ganeti.model import qlang
 
 KINDS = {
     "name": ("text", "hostname"),

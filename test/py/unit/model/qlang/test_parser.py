@@ -2,7 +2,8 @@
 
 import pytest
 
-from ganeti import errors, qlang
+from ganeti.base import errors
+from ganeti.model import qlang
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import types
 import pytest
 
 from fakes import nodes
-from ganeti import errors, pathutils
-from ganeti.backend import node_info
+from ganeti.base import errors, pathutils
+from ganeti.node.calls import node_info
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from fakes import nodes, patience
-from ganeti import errors
-from ganeti.backend import oob
+from ganeti.base import errors
+from ganeti.node.calls import oob
 
 
 @pytest.fixture

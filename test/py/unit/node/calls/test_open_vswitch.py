@@ -7,7 +7,7 @@ import pytest
 
 from fakes import nodes
 from fakes.processes import FakeRunner
-from ganeti import errors
+from ganeti.base import errors
 
 
 @pytest.fixture

@@ -16,8 +16,9 @@ import tracemalloc
 import pytest
 
 from fakes import nodes
-from ganeti import errors, pathutils, storage
-from ganeti.backend import os_definitions
+from ganeti.base import errors, pathutils
+from ganeti.node import storage
+from ganeti.node.calls.os import os_definitions
 
 DUMP = """#!/bin/sh
 echo "cwd $(pwd)"
@@ -432,8 +433,8 @@ def test_validation(node, directory):
 def test_transfer_scripts(node, directory):
     import msgspec
 
-    from ganeti.backend import os_scripts
-    from ganeti.objects.filled import InstanceX
+    from ganeti.model.objects.filled import InstanceX
+    from ganeti.node.calls.os import os_scripts
 
     given = nodes.instance(disks=2)
     for disk in given["disks_info"]:

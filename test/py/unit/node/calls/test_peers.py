@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from ganeti import errors
-from ganeti.backend import peers
-from ganeti.utils import netutils
+from ganeti.base import errors
+from ganeti.base.net import netutils
+from ganeti.node.calls import peers
 
 LIMIT_S = 0.3
 

@@ -6,9 +6,10 @@ import threading
 import pytest
 
 from fakes import nodes
-from ganeti import errors
-from ganeti.backend import lifecycle, power
-from ganeti.pathutils import Paths
+from ganeti.base import errors
+from ganeti.base.pathutils import Paths
+from ganeti.node.calls import power
+from ganeti.node.calls.membership import lifecycle
 
 
 class Switch:

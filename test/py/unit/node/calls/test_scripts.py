@@ -7,9 +7,9 @@ import pathlib
 import pytest
 
 from fakes import nodes
-from ganeti import errors
-from ganeti.backend import scripts
-from ganeti.pathutils import Paths
+from ganeti.base import errors
+from ganeti.base.pathutils import Paths
+from ganeti.node.calls import scripts
 
 
 @pytest.fixture

@@ -11,9 +11,10 @@ import pytest
 
 from fakes import clusters, nodes
 from fakes.processes import FakeRunner
-from ganeti import errors
-from ganeti.backend import lifecycle, power, registry, verify
-from ganeti.constants import versions
+from ganeti.base import errors
+from ganeti.base.constants import versions
+from ganeti.node.calls import power, registry, verify
+from ganeti.node.calls.membership import lifecycle
 
 
 @pytest.fixture

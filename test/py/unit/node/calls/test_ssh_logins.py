@@ -6,11 +6,14 @@ import os
 import pytest
 
 from fakes import nodes
-from ganeti import errors, ssconf
-from ganeti.backend import ssh_keys, ssh_verify
-from ganeti.process import RunResult
-from ganeti.ssh import client
-from ganeti.utils import files, netutils, x509
+from ganeti.base import errors
+from ganeti.base.filesystem import files
+from ganeti.base.net import netutils
+from ganeti.base.process import RunResult
+from ganeti.base.tls import x509
+from ganeti.node.calls.trust import ssh_keys, ssh_verify
+from ganeti.protocols import ssconf
+from ganeti.protocols.ssh import client
 
 THIS, OTHER, THIRD = (f"node{number}.example" for number in (1, 2, 3))
 

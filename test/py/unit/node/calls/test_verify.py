@@ -7,10 +7,10 @@ import threading
 import pytest
 
 from fakes import nodes
-from ganeti import errors, pathutils
-from ganeti.backend import verify
-from ganeti.constants import versions
-from ganeti.utils import x509
+from ganeti.base import errors, pathutils
+from ganeti.base.constants import versions
+from ganeti.base.tls import x509
+from ganeti.node.calls import verify
 
 V = pathutils.VIRTUAL_PREFIX
 

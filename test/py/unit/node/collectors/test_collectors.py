@@ -5,13 +5,15 @@ import os
 
 import pytest
 
-from ganeti import errors
-from ganeti.confd import wire
-from ganeti.confd.client import Result
-from ganeti.mond import collectors, helper, settings
-from ganeti.mond.reports import Kind
-from ganeti.mond.sources import Sources, minor_owners
-from ganeti.pathutils import Paths
+from ganeti.base import errors
+from ganeti.base.pathutils import Paths
+from ganeti.daemons.mond import settings
+from ganeti.node.collectors import collector_table as collectors
+from ganeti.node.collectors import helper
+from ganeti.node.collectors.reports import Kind
+from ganeti.node.collectors.sources import Sources, minor_owners
+from ganeti.protocols.confd import wire
+from ganeti.protocols.confd.client import Result
 
 BY_NAME = {item.name: item for item in collectors.COLLECTORS}
 XL_LIST = """Name                ID   Mem VCPUs      State   Time(s)

@@ -11,10 +11,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from fakes.clocks import FakeClock
 from fakes.patience import until
-from ganeti.mond import heartbeat, metrics
-from ganeti.pathutils import Paths
-from ganeti.storage import allowed, heartbeats
-from ganeti.storage.heartbeats import State
+from ganeti.base.pathutils import Paths
+from ganeti.daemons.mond import metrics
+from ganeti.node.collectors import heartbeat
+from ganeti.node.storage import allowed, heartbeats
+from ganeti.node.storage.heartbeats import State
 
 KEY = b"secret\n"
 KINDS = ("sharedfile",)

@@ -10,24 +10,23 @@ import pathlib
 import pytest
 
 from fakes.clocks import FakeClock
-from ganeti.constants import versions
-from ganeti.mond import (
+from ganeti.base.constants import versions
+from ganeti.base.pathutils import Paths
+from ganeti.daemons.mond import metrics, settings
+from ganeti.daemons.mond.agent import Agent
+from ganeti.daemons.mond.application import Application
+from ganeti.node.collectors import (
     diagnosis,
     disk_stats,
     drbd_status,
-    metrics,
     processors,
-    settings,
     volumes,
     xen,
 )
-from ganeti.mond.agent import Agent
-from ganeti.mond.application import Application
-from ganeti.mond.collectors import COLLECTORS, Sampler
-from ganeti.mond.sources import Sources
-from ganeti.pathutils import Paths
+from ganeti.node.collectors.collector_table import COLLECTORS, Sampler
+from ganeti.node.collectors.sources import Sources
 
-FOLDER = pathlib.Path(__file__).parents[3] / "data" / "mond"
+FOLDER = pathlib.Path(__file__).parents[4] / "data" / "mond"
 PROC_DRBD = """version: 8.4.11 (api:1/proto:86-101)
 srcversion: F73C670A7EC572DB9CF3E5B
  0: cs:SyncSource ro:Primary/Secondary ds:UpToDate/Inconsistent C r-----

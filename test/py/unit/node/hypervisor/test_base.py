@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from ganeti import errors
-from ganeti.hypervisor.base import Hypervisor, InstanceInfo
-from ganeti.objects.filled import NicX
+from ganeti.base import errors
+from ganeti.model.objects.filled import NicX
+from ganeti.node.hypervisor.base import Hypervisor, InstanceInfo
 
 WEB1 = SimpleNamespace(name="web1", hvparams={"a": 1})
 NIC = NicX(mac="aa:00:00:00:00:01", uuid="u", nicparams={})

@@ -8,9 +8,10 @@ import pytest
 
 from fakes import nodes
 from fakes.processes import FakeRunner
-from ganeti import errors, hypervisor, pathutils
-from ganeti.hypervisor import chroot, registry
-from ganeti.objects.filled import InstanceX
+from ganeti.base import errors, pathutils
+from ganeti.model.objects.filled import InstanceX
+from ganeti.node import hypervisor
+from ganeti.node.hypervisor import chroot, registry
 
 PARAMS = {"init_script": "/script"}
 

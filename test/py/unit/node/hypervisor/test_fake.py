@@ -6,7 +6,7 @@ import types
 import pytest
 
 from fakes import nodes
-from ganeti import errors
+from ganeti.base import errors
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import threading
 import pytest
 from qemu.qmp import QMPClient, Runstate
 
-from ganeti import errors
-from ganeti.hypervisor.kvm import qmp
+from ganeti.base import errors
+from ganeti.node.hypervisor.kvm import qmp
 
 GREETING = {"QMP": {"version": {"qemu": {"major": 7}}, "capabilities": []}}
 

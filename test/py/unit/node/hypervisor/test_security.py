@@ -7,11 +7,12 @@ import pwd
 import pytest
 
 from fakes.processes import FakeRunner
-from ganeti import errors, hypervisor
-from ganeti.clock import SystemClock
-from ganeti.hypervisor.kvm import security
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.pathutils import Paths
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.base.pathutils import Paths
+from ganeti.node import hypervisor
+from ganeti.node.hypervisor.kvm import security
+from ganeti.node.hypervisor.kvm.files import Files
 
 NOBODY = pwd.getpwnam("nobody")
 POOL = {"security_model": "pool"}

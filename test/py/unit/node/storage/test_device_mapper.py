@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-from ganeti.storage import device_mapper
+from ganeti.node.storage import device_mapper
 
 KNOWN = {"dm/name": "xen--vg-a.disk0\n", "dm/uuid": "LVM-0tYc\n", "size": "131072\n"}
 

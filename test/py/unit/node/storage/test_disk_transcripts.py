@@ -14,12 +14,13 @@ import pytest
 from fakes import golden
 from fakes.drbd_tools import FakeDrbd, FakeDrbd9
 from fakes.nodes import CountedClock
-from ganeti import errors, pathutils, storage
-from ganeti.backend import disks
-from ganeti.objects.filled import DiskX
-from ganeti.storage import drbd_tools, mirrors, volumes
+from ganeti.base import errors, pathutils
+from ganeti.model.objects.filled import DiskX
+from ganeti.node import storage
+from ganeti.node.calls.disks import blockdev as disks
+from ganeti.node.storage import drbd_tools, mirrors, volumes
 
-FOLDER = pathlib.Path(__file__).parents[3] / "data" / "storage"
+FOLDER = pathlib.Path(__file__).parents[4] / "data" / "storage"
 RUNS = [
     (path, words)
     for path in sorted(FOLDER.glob("*.txt"))

@@ -3,9 +3,9 @@
 import pytest
 
 from fakes.processes import FakeRunner
-from ganeti import errors, pathutils
-from ganeti.objects.filled import DiskX
-from ganeti.storage import (
+from ganeti.base import errors, pathutils
+from ganeti.model.objects.filled import DiskX
+from ganeti.node.storage import (
     LocalStatus,
     drbd9_state,
     drbd_commands,
@@ -13,7 +13,7 @@ from ganeti.storage import (
     drbd_tools,
     mirrors,
 )
-from ganeti.storage import base as storage_base
+from ganeti.node.storage import base as storage_base
 
 HEAD = """version: 8.4.11 (api:1/proto:86-101)
 srcversion: F73C670A7EC572DB9CF3E5B

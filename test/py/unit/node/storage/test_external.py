@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from fakes import nodes
-from ganeti import errors, process
-from ganeti.storage import external, providers
+from ganeti.base import errors, process
+from ganeti.node.storage import external, providers
 
-EXAMPLE = pathlib.Path(__file__).parents[4] / "doc/examples/extstorage/files"
+EXAMPLE = pathlib.Path(__file__).parents[5] / "doc/examples/extstorage/files"
 MIB = 1024 * 1024
 #: Prints its environment into a file, then whatever the test wants.
 RECORDER = """#!/bin/sh

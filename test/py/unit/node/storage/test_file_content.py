@@ -4,8 +4,9 @@ import msgspec
 import pytest
 
 from fakes import nodes
-from ganeti import errors, storage
-from ganeti.objects.filled import DiskX
+from ganeti.base import errors
+from ganeti.model.objects.filled import DiskX
+from ganeti.node import storage
 
 MIB = 1024 * 1024
 

@@ -7,8 +7,9 @@ import msgspec
 import pytest
 
 from fakes import nodes
-from ganeti import errors, process, ssconf
-from ganeti.storage import external, gluster, space
+from ganeti.base import errors, process
+from ganeti.node.storage import external, gluster, space
+from ganeti.protocols import ssconf
 
 FILE = "ganeti/0c1d2e3f-4a5b-4c6d-8e7f-000000000200.0"
 MIB = 1024 * 1024

@@ -7,12 +7,12 @@ import pathlib
 import msgspec
 import pytest
 
-from ganeti import errors
-from ganeti.backend import heartbeats as procedures
-from ganeti.clock import SystemClock
-from ganeti.pathutils import Paths
-from ganeti.storage import heartbeats
-from ganeti.storage.heartbeats import Beat, State
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.base.pathutils import Paths
+from ganeti.node.calls import heartbeats as procedures
+from ganeti.node.storage import heartbeats
+from ganeti.node.storage.heartbeats import Beat, State
 
 KEY = b"secret\n"
 NOW = 1_700_000_000.0

@@ -3,8 +3,8 @@
 import pytest
 
 from fakes.processes import FakeRunner
-from ganeti import errors
-from ganeti.storage import lvm
+from ganeti.base import errors
+from ganeti.node.storage import lvm
 
 LVS = """
   {

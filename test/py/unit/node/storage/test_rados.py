@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from fakes import nodes
-from ganeti import errors, pathutils, process
-from ganeti.storage import external, rados
+from ganeti.base import errors, pathutils, process
+from ganeti.node.storage import external, rados
 
 IMAGE = "v1.rbd.disk0"
 #: As printed by Ceph 12, and since 14.

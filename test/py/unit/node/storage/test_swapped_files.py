@@ -7,9 +7,10 @@ import msgspec
 import pytest
 
 from fakes import nodes
-from ganeti import errors, storage
-from ganeti.objects.filled import DiskX
-from ganeti.storage import allowed, files
+from ganeti.base import errors
+from ganeti.model.objects.filled import DiskX
+from ganeti.node import storage
+from ganeti.node.storage import allowed, files
 
 MIB = 1024 * 1024
 SECRET = b"secret" * 100_000

@@ -7,9 +7,10 @@ import pytest
 
 from fakes import nodes
 from fakes.lvm_tools import FakeLvm
-from ganeti import errors, pathutils, storage
-from ganeti.objects.filled import DiskX
-from ganeti.storage import lvm, lvm_units, volumes
+from ganeti.base import errors, pathutils
+from ganeti.model.objects.filled import DiskX
+from ganeti.node import storage
+from ganeti.node.storage import lvm, lvm_units, volumes
 
 PATHS = pathutils.Paths("", "node1")
 

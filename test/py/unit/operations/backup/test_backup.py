@@ -16,10 +16,10 @@ from fakes.exporting import (
 )
 from fakes.jobs import FakeCallbacks, KeepingCallbacks
 from fakes.rpc import failure
-from ganeti import errors
-from ganeti.cmdlib.instance import import_export
-from ganeti.hooksmaster import environment
-from ganeti.jqueue.executor import Canceled
+from ganeti.base import errors
+from ganeti.master.hooksmaster import environment
+from ganeti.master.jqueue.executor import Canceled
+from ganeti.operations.instance.create import import_export
 
 EXPORT = {
     "OP_ID": "OP_BACKUP_EXPORT",

@@ -6,9 +6,11 @@ import pytest
 from fakes import clusters
 from fakes.engine import Engine
 from fakes.rpc import SUCCESSFUL_ACTS, failure
-from ganeti import _buildconf, errors, opcodes
-from ganeti.constants import hvparams
-from ganeti.locking import Level
+from ganeti import _buildconf
+from ganeti.base import errors
+from ganeti.base.constants.parameters import hvparams
+from ganeti.master.locking import Level
+from ganeti.model import opcodes
 
 MASTER = clusters.node_uuid(1)
 

@@ -8,8 +8,8 @@ import pytest
 from fakes import clusters
 from fakes.engine import Engine
 from fakes.rpc import SUCCESSFUL_ACTS, failure
-from ganeti import errors
-from ganeti.locking import Level
+from ganeti.base import errors
+from ganeti.master.locking import Level
 
 MASTER = clusters.node_uuid(1)
 

@@ -8,9 +8,10 @@ from fakes import clusters
 from fakes.engine import Engine
 from fakes.jobs import FakeCallbacks
 from fakes.rpc import SUCCESSFUL_ACTS, failure
-from ganeti import errors, objects
-from ganeti.cmdlib.instance import disk_transfer
-from ganeti.jqueue.executor import Canceled
+from ganeti.base import errors
+from ganeti.master.jqueue.executor import Canceled
+from ganeti.model import objects
+from ganeti.operations.instance.move import disk_transfer
 
 NODE1, NODE2 = clusters.node_uuid(1), clusters.node_uuid(2)
 DONE = {"exit_status": 0, "listen_port": 4711, "progress_mbytes": 1024.0}

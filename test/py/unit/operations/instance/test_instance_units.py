@@ -10,9 +10,9 @@ from fakes import clusters
 from fakes.engine import Engine, creation
 from fakes.jobs import FakeCallbacks
 from fakes.rpc import SUCCESSFUL_ACTS, failure
-from ganeti import errors
-from ganeti.jqueue.executor import Canceled
-from ganeti.rpc import Result
+from ganeti.base import errors
+from ganeti.master.jqueue.executor import Canceled
+from ganeti.protocols.rpc import Result
 
 NODE1, NODE2 = clusters.node_uuid(1), clusters.node_uuid(2)
 INFO = {"memory": 128, "vcpus": 1, "state": 0, "time": 1.0}

@@ -1,6 +1,6 @@
 """The log is stored before calls that act, and before no others."""
 
-from ganeti.mcpu import log_saving_runner
+from ganeti.operations.mcpu import log_saving_runner
 
 
 class Calls:

@@ -5,7 +5,7 @@ import pytest
 from fakes import clusters
 from fakes.clocks import FakeClock
 from fakes.rpc import FakeRunner, failure
-from ganeti.mcpu import patient_runner
+from ganeti.operations.mcpu import patient_runner
 
 N1, N2 = clusters.node_uuid(1), clusters.node_uuid(2)
 SILENT = failure("connection refused", is_silent=True)

@@ -14,15 +14,17 @@ import pytest
 from fakes import clusters
 from fakes.engine import Engine
 from fakes.rpc import SUCCESSFUL_ACTS, failure
-from ganeti import errors, mcpu, objects, opcodes
-from ganeti.cmdlib.unit_table import UNITS
-from ganeti.constants.misc import REDACTED
-from ganeti.mcpu import dry_run_policy
-from ganeti.mcpu.dry_run import VirtualClock, describe
-from ganeti.mcpu.dry_run_policy import device_path
-from ganeti.mcpu.planning import DryRun
-from ganeti.objects import Update
-from ganeti.rpc import PROCEDURES
+from ganeti.base import errors
+from ganeti.base.constants.misc import REDACTED
+from ganeti.model import objects, opcodes
+from ganeti.model.objects import Update
+from ganeti.operations import mcpu
+from ganeti.operations.mcpu import dry_run_policy
+from ganeti.operations.mcpu.dry_run import VirtualClock, describe
+from ganeti.operations.mcpu.dry_run_policy import device_path
+from ganeti.operations.mcpu.planning import DryRun
+from ganeti.operations.unit_table import UNITS
+from ganeti.protocols.rpc import PROCEDURES
 
 NODE1, NODE2 = clusters.node_uuid(1), clusters.node_uuid(2)
 INST = "inst1.example.com"
@@ -321,7 +323,7 @@ def run(eng, ops):
 
 
 def mcpu_error(err):
-    from ganeti import errors
+    from ganeti.base import errors
 
     return errors.encode(err)
 
@@ -490,7 +492,7 @@ def test_arguments_that_may_hold_secrets_are_not_shown():
 
 
 def test_secrets_of_mirrored_disks_are_not_shown():
-    from ganeti.mcpu.planning import _shown
+    from ganeti.operations.mcpu.planning import _shown
 
     drbd = {"dev_type": "drbd", "logical_id": ["a", "b", 1, 0, 0, "hush"]}
     assert _shown("logical_id", drbd["logical_id"], drbd)[-1] == REDACTED
@@ -537,7 +539,7 @@ def test_pauses_pass_at_once_and_are_recorded():
 def test_waiting_without_limit_is_refused():
     import threading
 
-    from ganeti import errors
+    from ganeti.base import errors
 
     eng = engine()
     with pytest.raises(errors.OpExecError, match="without limit"):

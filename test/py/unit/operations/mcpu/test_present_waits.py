@@ -4,8 +4,8 @@ import pytest
 
 from fakes import clusters
 from fakes.clocks import FakeClock
-from ganeti.mcpu.present_waits import NotingRunner, PresentWaits
-from ganeti.rpc import Runner
+from ganeti.operations.mcpu.present_waits import NotingRunner, PresentWaits
+from ganeti.protocols.rpc import Runner
 
 
 class Looking(Runner):

@@ -8,10 +8,11 @@ from fakes import clusters
 from fakes.engine import Engine
 from fakes.jobs import FakeCallbacks
 from fakes.rpc import failure
-from ganeti import errors, opcodes
-from ganeti.cmdlib.base import ALL, LogicalUnit, SubmitJobs
-from ganeti.jqueue.executor import Canceled, LockTimeout
-from ganeti.locking import BGL, Level, Request
+from ganeti.base import errors
+from ganeti.master.jqueue.executor import Canceled, LockTimeout
+from ganeti.master.locking import BGL, Level, Request
+from ganeti.model import opcodes
+from ganeti.operations.base import ALL, LogicalUnit, SubmitJobs
 
 DELAY = opcodes.TestDelay(duration=0.0)
 

@@ -5,8 +5,8 @@ import pytest
 from fakes import clusters
 from fakes.clocks import FakeClock
 from fakes.rpc import FakeRunner, failure
-from ganeti.mcpu import shared_answers
-from ganeti.mcpu.shared_answers import SharedAnswers, SharingRunner
+from ganeti.operations.mcpu import shared_answers
+from ganeti.operations.mcpu.shared_answers import SharedAnswers, SharingRunner
 
 ONE, TWO = clusters.node_uuid(1), clusters.node_uuid(2)
 ASK = ("node_info", [ONE, TWO], [[], []])

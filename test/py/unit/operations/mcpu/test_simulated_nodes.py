@@ -2,9 +2,9 @@
 
 import pytest
 
-from ganeti.mcpu import dry_run_policy
-from ganeti.mcpu.simulated_nodes import SimulatedNodes
-from ganeti.rpc import PROCEDURES, Result
+from ganeti.operations.mcpu import dry_run_policy
+from ganeti.operations.mcpu.simulated_nodes import SimulatedNodes
+from ganeti.protocols.rpc import PROCEDURES, Result
 
 GUEST = {
     "name": "web1",

@@ -4,10 +4,11 @@ import pytest
 
 from fakes import clusters
 from fakes.engine import Engine
-from ganeti import errors, objects
-from ganeti.config import checks
-from ganeti.config.address_pool import AddressPool
-from ganeti.locking import Level
+from ganeti.base import errors
+from ganeti.master.config import checks
+from ganeti.master.config.address_pool import AddressPool
+from ganeti.master.locking import Level
+from ganeti.model import objects
 
 N1 = clusters.node_uuid(1)
 RACK = "00000000-0000-4000-8000-0000000000b0"

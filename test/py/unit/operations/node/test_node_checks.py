@@ -3,8 +3,8 @@
 import pytest
 
 from fakes import clusters
-from ganeti import opcodes
-from ganeti.cmdlib.cluster import param_settings
+from ganeti.model import opcodes
+from ganeti.operations.cluster import param_settings
 
 OLD = clusters.snapshot(nodes=1).cluster.replace(os_hvp={})
 

@@ -5,13 +5,14 @@ import pytest
 from fakes import clusters
 from fakes.engine import Engine
 from fakes.rpc import SUCCESSFUL_ACTS, failure
-from ganeti import config, errors
-from ganeti.cmdlib import candidate_role
-from ganeti.config.address_pool import AddressPool
-from ganeti.config.config import Config
-from ganeti.locking import Level
-from ganeti.masterd.candidate_rights import CandidateRights
-from ganeti.ssh import keys, known_hosts
+from ganeti.base import errors
+from ganeti.daemons.masterd.duties.candidate_rights import CandidateRights
+from ganeti.master import config
+from ganeti.master.config.address_pool import AddressPool
+from ganeti.master.config.config import Config
+from ganeti.master.locking import Level
+from ganeti.operations import candidate_role
+from ganeti.protocols.ssh import keys, known_hosts
 
 MASTER = clusters.node_uuid(1)
 N2 = clusters.node_uuid(2)
@@ -112,9 +113,9 @@ def test_a_dry_run_contacts_no_machine_which_is_not_prepared_yet():
 
 def refuse_certificates(monkeypatch):
     """Let each node refuse its certificate."""
-    monkeypatch.setattr("ganeti.utils.authority.is_used", lambda _path: True)
+    monkeypatch.setattr("ganeti.base.tls.authority.is_used", lambda _path: True)
     monkeypatch.setattr(
-        "ganeti.cmdlib.node_certificates.renew",
+        "ganeti.operations.trust.node_certificates.renew",
         lambda _ctx, nodes, runner: ({}, {node.name: "refused" for node in nodes}),
     )
 
@@ -343,7 +344,7 @@ def test_a_candidate_without_the_secrets_cannot_call_others(tmp_path):
     assert node(engine, "node2.example.com").master_candidate
     assert engine.snapshot.cluster.candidate_certs == {}
     assert "has not got all secrets" in engine.callbacks.text()
-    # The master daemon repeats it, see `ganeti.masterd.candidate_rights`.
+    # The master daemon repeats it, see `ganeti.daemons.masterd.duties.candidate_rights`.
 
 
 def test_calls_to_a_demoted_node_end_before_its_copy_is_removed(monkeypatch):

@@ -5,7 +5,7 @@ import pytest
 from fakes import clusters
 from fakes.engine import Engine, creation
 from fakes.rpc import SUCCESSFUL_ACTS
-from ganeti import errors
+from ganeti.base import errors
 
 SECRET = "#cloud-config\npassword: hush\n"
 USER_DATA = {"cloud-init-user-data": SECRET}

@@ -4,7 +4,7 @@ import pytest
 
 from fakes import clusters
 from fakes.engine import Engine
-from ganeti import errors
+from ganeti.base import errors
 
 ROWS = [
     ["tiny", "/os/tiny", True, "", ["small"], [["dns", "text"]], [20], False],

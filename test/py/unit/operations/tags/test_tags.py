@@ -4,8 +4,8 @@ import pytest
 
 from fakes import clusters
 from fakes.engine import Engine
-from ganeti import errors
-from ganeti.locking import Level
+from ganeti.base import errors
+from ganeti.master.locking import Level
 
 N1 = clusters.node_uuid(1)
 

@@ -10,9 +10,9 @@ from fakes.clocks import FakeClock
 from fakes.engine import Engine
 from fakes.jobs import FakeCallbacks
 from fakes.rpc import failure
-from ganeti import errors
-from ganeti.jqueue.executor import Canceled
-from ganeti.locking import Level
+from ganeti.base import errors
+from ganeti.master.jqueue.executor import Canceled
+from ganeti.master.locking import Level
 
 
 def delay(duration=2.0, **options):
@@ -139,7 +139,7 @@ def test_cluster_query_gives_the_documented_keys():
 
     info = Engine().run({"OP_ID": "OP_CLUSTER_QUERY"})
     spec = json.loads(
-        (clusters.pathlib.Path(__file__).parents[3] / "data/spec/luxi.json").read_text()
+        (clusters.pathlib.Path(__file__).parents[4] / "data/spec/luxi.json").read_text()
     )
     documented = {row["key"] for row in spec["cluster_info"]}
     assert set(info) == documented | set(clusters.ADDED_KEYS)

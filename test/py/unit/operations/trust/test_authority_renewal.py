@@ -8,8 +8,9 @@ import pytest
 
 from fakes import clusters
 from fakes.certified import Site
-from ganeti import errors
-from ganeti.utils import authority, files, x509
+from ganeti.base import errors
+from ganeti.base.filesystem import files
+from ganeti.base.tls import authority, x509
 
 MASTER, OTHER, PLAIN = EVERYONE = tuple(map(clusters.node_uuid, (1, 2, 3)))
 

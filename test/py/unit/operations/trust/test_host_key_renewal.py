@@ -8,10 +8,11 @@ import pytest
 from fakes import clusters
 from fakes.certified import Site
 from fakes.rpc import failure
-from ganeti import errors
-from ganeti.backend import host_keys, master
-from ganeti.ssh import client, keys, known_hosts
-from ganeti.ssh import host_keys as public_keys
+from ganeti.base import errors
+from ganeti.node.calls.membership import master
+from ganeti.node.calls.trust import host_keys
+from ganeti.protocols.ssh import client, keys, known_hosts
+from ganeti.protocols.ssh import host_keys as public_keys
 
 MASTER, OTHER, PLAIN = (clusters.node_uuid(number) for number in (1, 2, 3))
 

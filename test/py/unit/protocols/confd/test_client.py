@@ -7,11 +7,12 @@ import pytest
 
 from fakes.confd import KEY, FakeSource, orchard
 from fakes.patience import until
-from ganeti import errors
-from ganeti.clock import SystemClock
-from ganeti.confd import client as client_module
-from ganeti.confd import server, wire
-from ganeti.confd.client import ALL, ConfdClient, Result, needed, newer
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.daemons.confd import server
+from ganeti.protocols.confd import client as client_module
+from ganeti.protocols.confd import wire
+from ganeti.protocols.confd.client import ALL, ConfdClient, Result, needed, newer
 from ganeti.tools import confd_client
 
 

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from fakes.confd import KEY, VECTORS, orchard
-from ganeti import errors
-from ganeti.confd import answers, wire
+from ganeti.base import errors
+from ganeti.daemons.confd import answers
+from ganeti.protocols.confd import wire
 
 SIGNERS = wire.Signers(KEY)
 NOW, ROLE, *_ = VECTORS["role"]

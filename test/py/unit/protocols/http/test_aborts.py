@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from fakes.patience import until
-from ganeti.http import client, server
+from ganeti.protocols.http import client, server
 
 LONG_S = 60
 

@@ -11,8 +11,9 @@ from cryptography import x509 as library
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from ganeti.http import client, contexts, server, tls
-from ganeti.utils import authority, files, x509
+from ganeti.base.filesystem import files
+from ganeti.base.tls import authority, x509
+from ganeti.protocols.http import client, contexts, server, tls
 
 NODE, CALLER, THIRD = (f"{n}1111111-2222-4333-8444-555555555555" for n in (1, 2, 3))
 DAY = dt.timedelta(days=1)

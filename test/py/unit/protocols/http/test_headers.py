@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from ganeti.http import server, strict
+from ganeti.protocols.http import server, strict
 
 
 def app(environ, start):

@@ -10,8 +10,8 @@ import types
 import pytest
 
 from fakes.patience import until
-from ganeti.http import admission, client, limits, server, tls
-from ganeti.utils import x509
+from ganeti.base.tls import x509
+from ganeti.protocols.http import admission, client, limits, server, tls
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ import pycurl
 import pytest
 from OpenSSL import SSL
 
-from ganeti import errors
-from ganeti.http import client, lanes, liveness, server, tls
-from ganeti.utils import x509
+from ganeti.base import errors
+from ganeti.base.tls import x509
+from ganeti.protocols.http import client, lanes, liveness, server, tls
 
 
 class App:

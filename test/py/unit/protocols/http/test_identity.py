@@ -2,9 +2,10 @@
 
 import pytest
 
-from ganeti import errors
-from ganeti.http import client, contexts, server, tls
-from ganeti.utils import authority, files, x509
+from ganeti.base import errors
+from ganeti.base.filesystem import files
+from ganeti.base.tls import authority, x509
+from ganeti.protocols.http import client, contexts, server, tls
 
 UUID = "11111111-2222-4333-8444-555555555555"
 OTHER = "99999999-2222-4333-8444-555555555555"

@@ -2,7 +2,7 @@
 
 import socket
 
-from ganeti.http.kept import KeptSockets
+from ganeti.protocols.http.kept import KeptSockets
 
 HOST, OTHER = ("192.0.2.1", 1811), ("192.0.2.2", 1811)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ganeti.http.liveness import PROBE_EVERY_S, STALE_S, Liveness
+from ganeti.protocols.http.liveness import PROBE_EVERY_S, STALE_S, Liveness
 
 A, B = ("a", 1), ("b", 1)
 

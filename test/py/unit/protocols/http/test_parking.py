@@ -9,8 +9,8 @@ import ssl
 import pytest
 
 from fakes.patience import PATIENCE_S, until
-from ganeti.http import parking, server, tls
-from ganeti.utils import x509
+from ganeti.base.tls import x509
+from ganeti.protocols.http import parking, server, tls
 
 HOST = b"Host: x\r\n"
 

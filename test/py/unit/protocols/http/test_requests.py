@@ -8,8 +8,8 @@ import types
 import pytest
 
 from fakes.patience import until
-from ganeti.http import client, lanes, limits, server, sockets, tls, transfer
-from ganeti.utils import x509
+from ganeti.base.tls import x509
+from ganeti.protocols.http import client, lanes, limits, server, sockets, tls, transfer
 
 
 def app(environ, start):

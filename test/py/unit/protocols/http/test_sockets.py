@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 from OpenSSL import SSL
 
-from ganeti.http import limits, sockets, tls
-from ganeti.utils import x509
+from ganeti.base.tls import x509
+from ganeti.protocols.http import limits, sockets, tls
 
 
 @pytest.fixture(scope="module")

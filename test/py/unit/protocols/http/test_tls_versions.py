@@ -9,8 +9,9 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from OpenSSL import SSL
 
-from ganeti.http import tls
-from ganeti.utils import files, x509
+from ganeti.base.filesystem import files
+from ganeti.base.tls import x509
+from ganeti.protocols.http import tls
 
 #: Permits each old cipher, so that the version alone decides.
 ANY_CIPHER = b"ALL:@SECLEVEL=0"

@@ -10,7 +10,7 @@ import socket
 import pycurl
 import pytest
 
-from ganeti.http import client, limits, transfer
+from ganeti.protocols.http import client, limits, transfer
 
 URL, CONNECT_TO = pycurl.URL, pycurl.CONNECT_TO
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from ganeti import errors
-from ganeti.luxi import answers, client, framing
+from ganeti.base import errors
+from ganeti.protocols.luxi import answers, client, framing
 
 FIELD = {"name": "a", "title": "A", "kind": "text"}
 
@@ -246,9 +246,9 @@ def test_commands_that_wait_for_jobs_load_no_codec():
     """Its import takes as long as all other modules of such a command."""
     script = (
         f"import sys; sys.path[:] = {sys.path!r}\n"
-        "from ganeti import luxi\n"
-        "from ganeti.client.cluster import verify\n"
-        "from ganeti.luxi import answers\n"
+        "from ganeti.protocols import luxi\n"
+        "from ganeti.commands.cluster.checks import verify\n"
+        "from ganeti.protocols.luxi import answers\n"
         "print('msgspec' in sys.modules)"
     )
     argv = [sys.executable, "-I", "-c", script]

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from fakes.patience import until
 from fakes.processes import process_named
-from ganeti import errors
-from ganeti.clock import SystemClock
-from ganeti.luxi import Client, framing
-from ganeti.luxi import client as luxi_client
-from ganeti.luxi.server import Encoded, Limits, Restricted, Server
-from ganeti.pathutils import Paths
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.base.pathutils import Paths
+from ganeti.protocols.luxi import Client, framing
+from ganeti.protocols.luxi import client as luxi_client
+from ganeti.protocols.luxi.server import Encoded, Limits, Restricted, Server
 
 
 class SlowClock(SystemClock):

@@ -10,12 +10,12 @@ import time
 import pytest
 
 from fakes.patience import PATIENCE_S, until
-from ganeti import errors
-from ganeti.clock import SystemClock
-from ganeti.luxi import Client
-from ganeti.luxi import server as luxi_server
-from ganeti.luxi.server import Server
-from ganeti.luxi.shared import SharedClient
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.protocols.luxi import Client
+from ganeti.protocols.luxi import server as luxi_server
+from ganeti.protocols.luxi.server import Server
+from ganeti.protocols.luxi.shared import SharedClient
 
 
 class PushedClock(SystemClock):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from ganeti import luxi
-from ganeti.cli import context
-from ganeti.pathutils import Paths
+from ganeti.base.pathutils import Paths
+from ganeti.commands.cli import context
+from ganeti.protocols import luxi
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ganeti import errors
-from ganeti.luxi import tables
+from ganeti.base import errors
+from ganeti.protocols.luxi import tables
 
 FIELDS = [{"name": "a", "title": "A", "kind": "text", "doc": "x"}]
 

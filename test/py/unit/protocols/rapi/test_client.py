@@ -16,11 +16,12 @@ import pycurl
 import pytest
 
 from fakes import pages, peers, rapi_calls, rapi_recorder
-from ganeti.rapi import client, model
-from ganeti.rapi.client import transport
-from ganeti.utils import x509
+from ganeti.base.tls import x509
+from ganeti.daemons.rapi import model
+from ganeti.protocols import rapi as client
+from ganeti.protocols.rapi import transport
 
-DATA = pathlib.Path(__file__).parents[3] / "data"
+DATA = pathlib.Path(__file__).parents[4] / "data"
 ROWS = json.loads((DATA / "spec/rapi.json").read_text())["resources"]
 EXPECTED = json.loads((DATA / "rapi/client_requests.json").read_text())
 #: Resources that no documented method requests.

@@ -9,9 +9,10 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from fakes import pages, rapi_recorder
-from ganeti.rapi import client, modern
+from ganeti.protocols import rapi as client
+from ganeti.protocols.rapi import modern
 
-DOC = pathlib.Path(__file__).parents[4] / "doc/rapi-client.rst"
+DOC = pathlib.Path(__file__).parents[5] / "doc/rapi-client.rst"
 INSTANCE = {"name": "web1", "pnode": "n1", "disk.sizes": [512], "other": 1}
 
 

@@ -3,8 +3,8 @@
 import msgspec
 
 from fakes import cluster, clusters
-from ganeti.objects.filled import InstanceX
-from ganeti.rpc import encode, wire
+from ganeti.model.objects.filled import InstanceX
+from ganeti.protocols.rpc import encode, wire
 
 
 def test_a_node_can_read_what_the_master_encodes():

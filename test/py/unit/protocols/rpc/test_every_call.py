@@ -11,13 +11,13 @@ import pathlib
 import pytest
 
 from fakes import cluster
-from ganeti import rpc
-from ganeti.http import client
-from ganeti.mcpu import dry_run, dry_run_policy
-from ganeti.pathutils import Paths
-from ganeti.rpc import runner, table, wire
+from ganeti.base.pathutils import Paths
+from ganeti.operations.mcpu import dry_run, dry_run_policy
+from ganeti.protocols import rpc
+from ganeti.protocols.http import client
+from ganeti.protocols.rpc import runner, table, wire
 
-DATA = pathlib.Path(__file__).parents[3] / "data"
+DATA = pathlib.Path(__file__).parents[4] / "data"
 CALLS = (DATA / "rpc" / "calls.txt").read_text()
 CONTRACT = {
     row["name"]: row

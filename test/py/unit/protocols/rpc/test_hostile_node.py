@@ -4,7 +4,8 @@ import pytest
 
 from fakes import clusters, hostile
 from fakes.hostile import Raw
-from ganeti import pathutils, query
+from ganeti.base import pathutils
+from ganeti.master import query
 
 
 @pytest.fixture(scope="module")

@@ -5,10 +5,11 @@ import json
 import pytest
 
 from fakes import cluster
-from ganeti import errors, rpc
-from ganeti.http import client
-from ganeti.pathutils import Paths
-from ganeti.rpc import runner, wire
+from ganeti.base import errors
+from ganeti.base.pathutils import Paths
+from ganeti.protocols import rpc
+from ganeti.protocols.http import client
+from ganeti.protocols.rpc import runner, wire
 
 
 class Recorder:

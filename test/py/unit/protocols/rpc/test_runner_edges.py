@@ -8,10 +8,11 @@ import pytest
 
 from fakes import cluster
 from fakes.rpc import FakeRunner, failure
-from ganeti import errors, rpc
-from ganeti.http import client
-from ganeti.pathutils import Paths
-from ganeti.rpc import late, result, runner, table, voting, wire
+from ganeti.base import errors
+from ganeti.base.pathutils import Paths
+from ganeti.protocols import rpc
+from ganeti.protocols.http import client
+from ganeti.protocols.rpc import late, result, runner, table, voting, wire
 
 BUSY = client.Response(503, b'{"message": "too many calls"}')
 GOOD = client.Response(200, b"[true, 7]")

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ganeti import errors
-from ganeti.pathutils import Paths
-from ganeti.rpc import runner, wire
+from ganeti.base import errors
+from ganeti.base.pathutils import Paths
+from ganeti.protocols.rpc import runner, wire
 
 
 @given(st.binary(max_size=3000))

@@ -3,7 +3,8 @@
 import os
 import stat
 
-from ganeti import pathutils, ssconf
+from ganeti.base import pathutils
+from ganeti.protocols import ssconf
 
 
 def test_only_root_can_reach_lock_files(tmp_path):

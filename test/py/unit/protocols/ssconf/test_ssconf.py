@@ -5,10 +5,11 @@ import stat
 
 import pytest
 
-from ganeti import errors, ssconf
-from ganeti.constants import ssconf as words
-from ganeti.pathutils import Paths
-from ganeti.utils import files
+from ganeti.base import errors
+from ganeti.base.constants.protocols import ssconf as words
+from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
+from ganeti.protocols import ssconf
 
 
 @pytest.fixture

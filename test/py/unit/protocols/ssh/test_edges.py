@@ -11,9 +11,9 @@ import paramiko
 import pytest
 
 from fakes import clusters
-from ganeti import errors
-from ganeti.pathutils import Paths
-from ganeti.ssh import (
+from ganeti.base import errors
+from ganeti.base.pathutils import Paths
+from ganeti.protocols.ssh import (
     account,
     authorized_keys,
     client,

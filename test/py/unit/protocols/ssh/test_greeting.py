@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from ganeti import errors
-from ganeti.ssh import client
+from ganeti.base import errors
+from ganeti.protocols.ssh import client
 
 
 def test_a_dropped_connection_is_tried_again_and_then_named(monkeypatch):

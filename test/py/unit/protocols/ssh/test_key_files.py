@@ -5,9 +5,9 @@ import paramiko
 import pytest
 
 from fakes import clusters
-from ganeti import errors
-from ganeti.objects import Update
-from ganeti.ssh import authorized_keys, host_keys, keys, known_hosts, pubkeys
+from ganeti.base import errors
+from ganeti.model.objects import Update
+from ganeti.protocols.ssh import authorized_keys, host_keys, keys, known_hosts, pubkeys
 
 
 @pytest.mark.parametrize(

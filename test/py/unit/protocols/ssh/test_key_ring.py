@@ -11,8 +11,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import dsa
 
-from ganeti import errors
-from ganeti.ssh import client, keys
+from ganeti.base import errors
+from ganeti.protocols.ssh import client, keys
 
 
 @pytest.fixture

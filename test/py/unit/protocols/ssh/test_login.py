@@ -9,9 +9,9 @@ import paramiko
 import pytest
 
 from fakes.ssh_server import Account, Server
-from ganeti import errors
-from ganeti.pathutils import Paths
-from ganeti.ssh import client, keys, known_hosts
+from ganeti.base import errors
+from ganeti.base.pathutils import Paths
+from ganeti.protocols.ssh import client, keys, known_hosts
 
 CLUSTER = "cluster.example.com"
 

@@ -6,9 +6,9 @@ import types
 import paramiko
 import pytest
 
-from ganeti import errors
-from ganeti.process import RunResult
-from ganeti.ssh import client
+from ganeti.base import errors
+from ganeti.base.process import RunResult
+from ganeti.protocols.ssh import client
 
 PATH = "/etc/resolv.conf"
 

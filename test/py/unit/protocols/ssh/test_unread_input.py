@@ -2,7 +2,7 @@
 
 import pytest
 
-from ganeti.ssh import client
+from ganeti.protocols.ssh import client
 
 
 class Ended:

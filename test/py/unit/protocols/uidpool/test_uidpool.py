@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.processes import FakeRunner
-from ganeti import errors, uidpool
-from ganeti.pathutils import Paths
+from ganeti.base import errors
+from ganeti.base.pathutils import Paths
+from ganeti.protocols import uidpool
 
 ranges = st.lists(
     st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1)).map(

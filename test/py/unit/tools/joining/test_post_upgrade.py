@@ -3,9 +3,9 @@
 import pytest
 
 from fakes.processes import FakeRunner
-from ganeti import errors
-from ganeti.pathutils import Paths
-from ganeti.tools import post_upgrade
+from ganeti.base import errors
+from ganeti.base.pathutils import Paths
+from ganeti.tools.joining import post_upgrade
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@
 import pytest
 
 from fakes.processes import FakeRunner
-from ganeti import errors
-from ganeti.process import RunResult
-from ganeti.tools import oob_fence
+from ganeti.base import errors
+from ganeti.base.process import RunResult
+from ganeti.tools.oob import oob_fence
 
 GIVEN = {"agent": "apc", "ip": "192.0.2.1", "username": "fence", "password": "s3cret"}
 

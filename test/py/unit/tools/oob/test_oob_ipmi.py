@@ -6,9 +6,9 @@ import os
 import pytest
 
 from fakes.processes import FakeRunner
-from ganeti import errors, pathutils
-from ganeti.process import RunResult
-from ganeti.tools import oob_common, oob_ipmi
+from ganeti.base import errors, pathutils
+from ganeti.base.process import RunResult
+from ganeti.tools.oob import oob_common, oob_ipmi
 
 GOOD = """
 # accounts

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from ganeti import errors
-from ganeti.tools import oob_redfish
+from ganeti.base import errors
+from ganeti.tools.oob import oob_redfish
 
 GIVEN = {key: value or "" for key, value in oob_redfish.KEYS.items()} | {
     "address": "192.0.2.1",

@@ -10,9 +10,9 @@ import threading
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from ganeti import errors
-from ganeti.tools import oob_redfish
-from ganeti.utils import x509
+from ganeti.base import errors
+from ganeti.base.tls import x509
+from ganeti.tools.oob import oob_redfish
 
 GIVEN = {key: value or "" for key, value in oob_redfish.KEYS.items()} | {
     "address": "127.0.0.1",

@@ -2,10 +2,10 @@
 
 import pytest
 
-from ganeti import errors
-from ganeti.process import RunResult
-from ganeti.ssh import client
-from ganeti.tools import oob_ssh
+from ganeti.base import errors
+from ganeti.base.process import RunResult
+from ganeti.protocols.ssh import client
+from ganeti.tools.oob import oob_ssh
 
 GIVEN = {
     "address": "192.0.2.1",

@@ -13,13 +13,13 @@ import threading
 
 import pytest
 
-from ganeti import pathutils
-from ganeti.process import SAFE_PATH
+from ganeti.base import pathutils
+from ganeti.base.process import SAFE_PATH
+from ganeti.base.tls import x509
 from ganeti.tools.os_image import main, sources
-from ganeti.utils import x509
 
 MIB = 1 << 20
-DEFINITION = pathlib.Path(__file__).parents[4] / "tools/os/image"
+DEFINITION = pathlib.Path(__file__).parents[5] / "tools/os/image"
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from ganeti.tools import import_export
-from ganeti.tools.transfer_channel import TransferError
-from ganeti.tools.transfer_status import TransferStatus
-from ganeti.utils import x509
+from ganeti.base.tls import x509
+from ganeti.tools.transfer import import_export
+from ganeti.tools.transfer.transfer_channel import TransferError
+from ganeti.tools.transfer.transfer_status import TransferStatus
 
 MAGIC = "abcdef0123456789"
 DATA = b"content of a disk\0" * 100_000

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from ganeti.tools import transfer_status
-from ganeti.tools.transfer_status import MIB, TransferStatus
+from ganeti.tools.transfer import transfer_status
+from ganeti.tools.transfer.transfer_status import MIB, TransferStatus
 
 
 class Clock:

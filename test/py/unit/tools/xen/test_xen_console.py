@@ -6,9 +6,9 @@ import pytest
 
 from fakes import nodes
 from fakes.processes import FakeRunner
-from ganeti import errors, pathutils
-from ganeti.hypervisor.base import NodeEffects
-from ganeti.tools import xen_console
+from ganeti.base import errors, pathutils
+from ganeti.node.hypervisor.base import NodeEffects
+from ganeti.tools.xen import xen_console
 
 HEAD = "Name ID Mem VCPUs State Time(s)\nDomain-0 0 979 1 r----- 1.0\n"
 

@@ -14,13 +14,16 @@ import types
 
 import pytest
 
+import ganeti
 from fakes import nodes
 from fakes.xen_guests import instance
-from ganeti import clock, errors, hypervisor, pathutils, process
-from ganeti.hypervisor.xen import migration
-from ganeti.hypervisor.xen.files import Files
-from ganeti.tools import xen_channel, xen_migration
-from ganeti.utils import authority, files, x509
+from ganeti.base import clock, errors, pathutils, process
+from ganeti.base.filesystem import files
+from ganeti.base.tls import authority, x509
+from ganeti.node import hypervisor
+from ganeti.node.hypervisor.xen import migration
+from ganeti.node.hypervisor.xen.files import Files
+from ganeti.tools.xen import xen_channel, xen_migration
 
 LOCAL = "127.0.0.1"
 #: Answers what it gets, in capitals, then says so.
@@ -205,7 +208,7 @@ def program(tmp_path, monkeypatch):
     lines = (
         f"#!{sys.executable} -I",
         "import sys",
-        f"sys.path.insert(0, {os.path.dirname(os.path.dirname(errors.__file__))!r})",
+        f"sys.path.insert(0, {os.path.dirname(ganeti.__path__[0])!r})",
         f"from {xen_migration.__name__} import main",
         "sys.exit(main())",
     )
@@ -423,7 +426,7 @@ def test_a_guest_waits_at_the_target_until_its_source_has_decided(moving, target
 
 #: Calls of `write_file` that find the disk full: those of the files named here.
 FULL = """
-from ganeti.utils import files
+from ganeti.base.filesystem import files
 really = files.write_file
 def write(path, data, **how):
     import errno

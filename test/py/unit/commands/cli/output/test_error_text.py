@@ -11,9 +11,11 @@ import pytest
 from fakes import commands
 from fakes.luxi_master import FakeMaster
 from fakes.processes import process_named
-from ganeti import _buildconf, errors
-from ganeti.cli import app, error_text
-from ganeti.cli.context import ClientEffects
+from ganeti import _buildconf
+from ganeti.base import errors
+from ganeti.commands.cli import app
+from ganeti.commands.cli.context import ClientEffects
+from ganeti.commands.cli.output import error_text
 
 CASES = [
     (
@@ -270,7 +272,7 @@ def test_a_log_on_a_full_disk_does_not_stop_a_command(node):
 def test_output_on_a_full_disk_is_one_error(node):
     root, environ = node
     (root / "var/lib/ganeti/ssconf_master_node").write_text("n2.tst\n")
-    program = pathlib.Path(__file__).resolve().parents[4] / "build/bin/gnt-cluster"
+    program = pathlib.Path(__file__).resolve().parents[6] / "build/bin/gnt-cluster"
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [program, "getmaster"],

@@ -6,7 +6,7 @@ import pytest
 
 from fakes import commands
 from fakes.luxi_master import FakeMaster
-from ganeti import errors
+from ganeti.base import errors
 
 CREATE = "OP_INSTANCE_CREATE"
 ADD = "gnt-instance add -t diskless -o tiny --no-nics --dry-run"

@@ -13,8 +13,10 @@ import pytest
 
 from fakes import commands
 from fakes.luxi_master import FakeMaster
-from ganeti import _buildconf, errors
-from ganeti.cli import hints, parser
+from ganeti import _buildconf
+from ganeti.base import errors
+from ganeti.commands.cli import parser
+from ganeti.commands.cli.output import hints
 
 PREREQ = [
     (
@@ -159,7 +161,7 @@ def quoted_commands():
 def test_commands_in_hints_are_offered_and_parse(line):
     name, word, *rest = shlex.split(line)
     module = importlib.import_module(
-        f"ganeti.client.{name[4:].replace('-', '_')}.table"
+        f"ganeti.commands.{name[4:].replace('-', '_')}.table"
     )
     command = module.PROGRAM.find(word)
     assert command is not None
@@ -169,7 +171,7 @@ def test_commands_in_hints_are_offered_and_parse(line):
 def run_program(root, stderr):
     environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path)}
     environ |= {"GANETI_ROOTDIR": str(root), "GANETI_HOSTNAME": "n1.tst"}
-    code = "import sys; from ganeti.client.cluster import main; sys.exit(main())"
+    code = "import sys; from ganeti.commands.cluster import main; sys.exit(main())"
     return subprocess.Popen(
         [sys.executable, "-c", code, "getmaster"],
         env=environ,

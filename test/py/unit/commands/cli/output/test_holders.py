@@ -4,7 +4,7 @@ import types
 
 import pytest
 
-from ganeti.cli import holders
+from ganeti.commands.cli.output import holders
 
 RULE = "00000000-0000-4000-8000-000000000001"
 

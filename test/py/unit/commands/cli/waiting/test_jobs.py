@@ -6,7 +6,8 @@ import pytest
 
 from fakes import commands
 from fakes.luxi_master import FakeMaster
-from ganeti import errors, opcodes
+from ganeti.base import errors
+from ganeti.model import opcodes
 
 
 @pytest.fixture

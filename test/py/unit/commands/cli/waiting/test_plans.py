@@ -7,9 +7,10 @@ import pytest
 
 from fakes import commands
 from fakes.luxi_master import FakeMaster
-from ganeti import errors, opcodes
-from ganeti.cli import jobs, plans
-from ganeti.cli.plans import Painter
+from ganeti.base import errors
+from ganeti.commands.cli.waiting import jobs, plans
+from ganeti.commands.cli.waiting.plans import Painter
+from ganeti.model import opcodes
 
 _NODE1, _NODE2 = "00000000-0000-4000-8000-000000000001", "uuid-of-node2"
 PLAN = {

@@ -7,9 +7,9 @@ import pytest
 
 from fakes import commands
 from fakes.luxi_master import FakeMaster
-from ganeti import errors
-from ganeti.client.cluster.automation import death_text, freeze_text
-from ganeti.client.cluster.journal import parse_since
+from ganeti.base import errors
+from ganeti.commands.cluster.automatons.automation import death_text, freeze_text
+from ganeti.commands.cluster.automatons.journal import parse_since
 
 NOW = 1_700_000_000.0
 

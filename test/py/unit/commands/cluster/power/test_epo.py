@@ -7,12 +7,13 @@ import pytest
 
 from fakes import clusters, commands
 from fakes.luxi_master import FakeMaster
-from ganeti import errors, pathutils, store
+from ganeti import store
+from ganeti.base import errors, pathutils
+from ganeti.base.constants import ecodes
+from ganeti.base.filesystem import files
+from ganeti.base.process import RunResult
 from ganeti.bootstrap import failover
-from ganeti.constants import ecodes
-from ganeti.process import RunResult
-from ganeti.ssh import client
-from ganeti.utils import files
+from ganeti.protocols.ssh import client
 
 TAG = "ganeti:epo"
 PAUSED = "The watcher is paused until"

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from ganeti.client.htools import file_output
-from ganeti.utils import files
+from ganeti.base.filesystem import files
+from ganeti.commands.htools.output import file_output
 
 
 def test_a_new_file_has_the_rights_of_the_mask(tmp_path):

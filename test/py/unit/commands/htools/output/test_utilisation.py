@@ -2,8 +2,8 @@
 
 import pytest
 
-from ganeti.client.htools import utilisation
-from ganeti.htools.model.cluster import DataError
+from ganeti.commands.htools.output import utilisation
+from ganeti.decisions.htools.model.cluster import DataError
 
 
 def test_each_line_is_an_instance(tmp_path):

@@ -4,9 +4,9 @@ import pytest
 
 from fakes import clusters
 from fakes.rpc import FakeRunner, failure
-from ganeti.masterd import callers
-from ganeti.objects import Update
-from ganeti.quorum import Term
+from ganeti.daemons.masterd.duties import callers
+from ganeti.decisions.quorum import Term
+from ganeti.model.objects import Update
 
 MASTER, SECOND, THIRD, FOURTH = map(clusters.node_uuid, (1, 2, 3, 4))
 

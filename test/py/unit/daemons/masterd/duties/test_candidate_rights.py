@@ -9,12 +9,9 @@ from fakes import clusters
 from fakes.clocks import FakeClock
 from fakes.engine import Engine
 from fakes.rpc import failure
-from ganeti import errors
-from ganeti.config.node_deaths import KEY, TABLE
-from ganeti.constants import nodeverify
-from ganeti.locking import Level, LockManager, Request
-from ganeti.locking.manager import BGL
-from ganeti.masterd.candidate_rights import (
+from ganeti.base import errors
+from ganeti.base.constants.protocols import nodeverify
+from ganeti.daemons.masterd.duties.candidate_rights import (
     AWAY_S,
     KEYS_PERIOD_S,
     LOOK_S,
@@ -22,8 +19,11 @@ from ganeti.masterd.candidate_rights import (
     CandidateRights,
     unrecorded,
 )
-from ganeti.objects import Update
-from ganeti.repair.node_lives import Death, DeathState, Phase
+from ganeti.decisions.repair.node_lives import Death, DeathState, Phase
+from ganeti.master.config.node_deaths import KEY, TABLE
+from ganeti.master.locking import Level, LockManager, Request
+from ganeti.master.locking.manager import BGL
+from ganeti.model.objects import Update
 from ganeti.store import Document
 
 MASTER, AWAY = clusters.node_uuid(1), clusters.node_uuid(2)

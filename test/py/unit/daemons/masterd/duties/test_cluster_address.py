@@ -5,9 +5,13 @@ import pytest
 from fakes import clusters
 from fakes.clocks import FakeClock
 from fakes.rpc import FakeRunner, failure
-from ganeti import errors
-from ganeti.cmdlib import master_ip
-from ganeti.masterd.cluster_address import LOOK_S, RETRY_S, ClusterAddress
+from ganeti.base import errors
+from ganeti.daemons.masterd.duties.cluster_address import (
+    LOOK_S,
+    RETRY_S,
+    ClusterAddress,
+)
+from ganeti.operations import master_ip
 
 N1, N2, N3 = (clusters.node_uuid(number) for number in (1, 2, 3))
 UP, DOWN, HAS = (

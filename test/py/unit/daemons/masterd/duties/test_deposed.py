@@ -8,8 +8,8 @@ from fakes import clusters
 from fakes.master import Master
 from fakes.patience import until
 from fakes.rpc import FakeRunner, failure
-from ganeti import errors
-from ganeti.masterd.deposed import WatchedRunner
+from ganeti.base import errors
+from ganeti.daemons.masterd.duties.deposed import WatchedRunner
 from ganeti.store import memory
 
 

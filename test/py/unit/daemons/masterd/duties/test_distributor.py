@@ -9,18 +9,20 @@ from fakes import clusters
 from fakes.clocks import FakeClock
 from fakes.master import fill
 from fakes.rpc import FakeRunner, failure
-from ganeti import errors, objects, store
-from ganeti.clock import SystemClock
-from ganeti.constants import versions
-from ganeti.masterd import distributor
-from ganeti.masterd.distributor import (
+from ganeti import store
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.base.constants import versions
+from ganeti.daemons.masterd.duties import distributor
+from ganeti.daemons.masterd.duties.distributor import (
     Distributor,
     Files,
     Pace,
     affected,
     wakes_queue,
 )
-from ganeti.objects import FilterRule, Update
+from ganeti.model import objects
+from ganeti.model.objects import FilterRule, Update
 from ganeti.store import Document
 
 

@@ -9,10 +9,11 @@ from fakes.clocks import FakeClock
 from fakes.patience import until
 from fakes.rpc import FakeRunner, failure
 from fakes.store import FakeStore
-from ganeti import config, errors
-from ganeti.config.disk_notes import DiskNote, MadeDisk
-from ganeti.masterd import leftover_disks
-from ganeti.objects import Disk, Update
+from ganeti.base import errors
+from ganeti.daemons.masterd.duties import leftover_disks
+from ganeti.master import config
+from ganeti.master.config.disk_notes import DiskNote, MadeDisk
+from ganeti.model.objects import Disk, Update
 
 N1, N2, GONE = clusters.node_uuid(1), clusters.node_uuid(2), clusters.node_uuid(9)
 DIRECTORY = "/srv/ganeti/file-storage/web1"

@@ -9,11 +9,11 @@ from fakes import clusters
 from fakes.clocks import FakeClock
 from fakes.engine import Engine
 from fakes.rpc import failure
-from ganeti.constants import nodeverify
-from ganeti.locking import Level, LockManager, Request
-from ganeti.locking.manager import BGL
-from ganeti.masterd.candidate_rights import CandidateRights
-from ganeti.masterd.login_keys import LOOK_S, RETRY_S
+from ganeti.base.constants.protocols import nodeverify
+from ganeti.daemons.masterd.duties.candidate_rights import CandidateRights
+from ganeti.daemons.masterd.duties.login_keys import LOOK_S, RETRY_S
+from ganeti.master.locking import Level, LockManager, Request
+from ganeti.master.locking.manager import BGL
 
 MASTER, SECOND, THIRD = (clusters.node_uuid(n) for n in (1, 2, 3))
 LACKS = "does not authorise the key of master candidate node2"

@@ -5,11 +5,11 @@ import pytest
 from fakes import clusters
 from fakes.clocks import FakeClock
 from fakes.rpc import FakeRunner, failure
-from ganeti import errors
-from ganeti.masterd.term_resets import PAUSE_S, TermResets
-from ganeti.objects import Update
-from ganeti.quorum import Term
-from ganeti.rpc import Result
+from ganeti.base import errors
+from ganeti.daemons.masterd.duties.term_resets import PAUSE_S, TermResets
+from ganeti.decisions.quorum import Term
+from ganeti.model.objects import Update
+from ganeti.protocols.rpc import Result
 
 MASTER, SECOND, THIRD, FOURTH = map(clusters.node_uuid, (1, 2, 3, 4))
 REVIEW = "1f" * 16

@@ -8,10 +8,10 @@ import pytest
 
 from fakes import clusters
 from fakes.rpc import FakeRunner
-from ganeti import errors
-from ganeti.constants import ecodes
-from ganeti.htools.model import cluster as model
-from ganeti.masterd import balancing
+from ganeti.base import errors
+from ganeti.base.constants import ecodes
+from ganeti.daemons.masterd.methods import balancing
+from ganeti.decisions.htools.model import cluster as model
 
 
 def deps(submitted):
@@ -172,8 +172,8 @@ def test_a_mirrored_instance_comes_from_both_of_its_nodes() -> None:
 
 
 def test_a_request_without_options_plans_as_hbal_does() -> None:
-    from ganeti.htools.balance.greedy import BalanceGoal
-    from ganeti.htools.rules.move_constraints import MoveOptions
+    from ganeti.decisions.htools.balance.greedy import BalanceGoal
+    from ganeti.decisions.htools.rules.move_constraints import MoveOptions
 
     request, options, goal = balancing.BalanceRequest(), MoveOptions(), BalanceGoal()
     for name in ("disk_moves", "instance_moves", "restricted", "evacuate"):

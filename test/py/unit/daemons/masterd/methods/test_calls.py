@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from ganeti import errors
-from ganeti.constants import timeouts
-from ganeti.masterd import calls, jobs
+from ganeti.base import errors
+from ganeti.base.constants import timeouts
+from ganeti.daemons.masterd.methods import calls, jobs
 
 
 class FakeCall:

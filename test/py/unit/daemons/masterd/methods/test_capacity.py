@@ -7,9 +7,9 @@ import pytest
 
 from fakes import clusters
 from fakes.rpc import FakeRunner
-from ganeti import errors
-from ganeti.iallocator import builtin
-from ganeti.masterd import capacity
+from ganeti.base import errors
+from ganeti.daemons.masterd.methods import capacity
+from ganeti.master.iallocator import builtin
 
 SNAPSHOT = clusters.snapshot()
 POLICY = SNAPSHOT.cluster.ipolicy

@@ -8,10 +8,10 @@ import pytest
 
 from fakes import clusters
 from fakes.rpc import FakeRunner, failure
-from ganeti.masterd import followers
-from ganeti.masterd.copies import query_copies
-from ganeti.pathutils import Paths
-from ganeti.quorum import Term
+from ganeti.base.pathutils import Paths
+from ganeti.daemons.masterd.duties import followers
+from ganeti.daemons.masterd.methods.copies import query_copies
+from ganeti.decisions.quorum import Term
 from ganeti.store import CopyState, choice
 from ganeti.store.etcd import parse
 

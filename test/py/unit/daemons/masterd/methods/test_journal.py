@@ -7,10 +7,10 @@ import pytest
 from fakes.clocks import FakeClock
 from fakes.master import Master
 from fakes.patience import job_status
-from ganeti import errors
-from ganeti.masterd import journal_state
-from ganeti.repair import journal
-from ganeti.repair.journal import Decision, Item, Round, Selection
+from ganeti.base import errors
+from ganeti.daemons.masterd import journal_state
+from ganeti.decisions.repair import journal
+from ganeti.decisions.repair.journal import Decision, Item, Round, Selection
 from ganeti.store import Document
 from ganeti.store.memory import MemoryBackend, open_memory
 

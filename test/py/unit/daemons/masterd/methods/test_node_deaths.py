@@ -9,12 +9,12 @@ import pytest
 from fakes import clusters
 from fakes.master import Master
 from fakes.patience import PATIENCE_S, job_status
-from ganeti import errors
-from ganeti.masterd import node_deaths
-from ganeti.repair import node_death
-from ganeti.repair.journal import NODE_DEATH
-from ganeti.repair.node_lives import DeathState
-from ganeti.rpc import Result
+from ganeti.base import errors
+from ganeti.daemons.masterd.methods import node_deaths
+from ganeti.decisions.repair import node_death
+from ganeti.decisions.repair.journal import NODE_DEATH
+from ganeti.decisions.repair.node_lives import DeathState
+from ganeti.protocols.rpc import Result
 
 DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0.001, "on_master": True}
 SILENT = Result("version", "n", fail_msg="no answer", is_silent=True)

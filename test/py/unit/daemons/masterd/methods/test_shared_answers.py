@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ganeti.masterd import shared_answers
-from ganeti.masterd.shared_answers import SharedAnswers
+from ganeti.daemons.masterd.methods import shared_answers
+from ganeti.daemons.masterd.methods.shared_answers import SharedAnswers
 
 LIMIT_S = 30
 

@@ -6,11 +6,12 @@ import re
 
 import pytest
 
-from ganeti import opcodes
-from ganeti.rapi import fields, model, resources
+from ganeti.daemons.rapi import fields, model
+from ganeti.daemons.rapi.resources import resource_table as resources
+from ganeti.model import opcodes
 
 SPEC = json.loads(
-    (pathlib.Path(__file__).parents[3] / "data/spec/rapi.json").read_text()
+    (pathlib.Path(__file__).parents[5] / "data/spec/rapi.json").read_text()
 )
 ROWS = {(row["uri"], row["method"]): row for row in SPEC["resources"]}
 #: Resources of the design of reservations, which no release of Ganeti has.

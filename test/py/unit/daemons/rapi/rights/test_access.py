@@ -2,7 +2,8 @@
 
 import pytest
 
-from ganeti.rapi import access, resources
+from ganeti.daemons.rapi.resources import resource_table as resources
+from ganeti.daemons.rapi.rights import access
 
 TABLE = {(each.path, each.method): each for each in resources.RESOURCES}
 STARTUP = TABLE["/2/instances/[instance_name]/startup", "PUT"]
@@ -127,7 +128,7 @@ def test_root_is_a_right_of_its_own():
 
 
 def test_parameters_that_name_files_of_nodes_are_known():
-    from ganeti.constants import hvparams
+    from ganeti.base.constants.parameters import hvparams
 
     for table in hvparams.HYPERVISOR.values():
         for name, param in table.items():

@@ -5,8 +5,8 @@ import base64
 import pytest
 
 from fakes.clocks import FakeClock
-from ganeti.rapi import authentication, throttle, users
-from ganeti.rapi.problems import Refused
+from ganeti.daemons.rapi.problems import Refused
+from ganeti.daemons.rapi.rights import authentication, throttle, users
 
 TEXT = f"ann secret write\nbob {users.format_scrypt('other', bytes(16))}\n"
 TEXT += f"ci {users.format_token('t' * 40)} read\nold {users.format_token('u' * 40, 1_700_000_100)}\n"

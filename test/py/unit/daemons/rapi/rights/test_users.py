@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from ganeti.rapi import users
+from ganeti.daemons.rapi.rights import users
 
 TEXT = """\
 # comment line 2

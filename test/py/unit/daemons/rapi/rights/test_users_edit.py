@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ganeti.rapi import users, users_edit
+from ganeti.daemons.rapi.rights import users, users_edit
 
 TEXT = """\
 # administrators

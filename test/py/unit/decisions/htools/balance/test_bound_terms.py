@@ -10,16 +10,16 @@ import pytest
 
 from fakes.plain_score import DEVIATIONS, WEIGHT
 from fakes.score_terms import SEEDS, Report, case
-from ganeti.htools.balance import lower_bounds, secants
-from ganeti.htools.balance.lower_bounds import MoveBounds
-from ganeti.htools.model.cluster import NONE
-from ganeti.htools.rules import moves
-from ganeti.htools.rules.move_constraints import MoveOptions
-from ganeti.htools.rules.moves import MoveKind
-from ganeti.htools.score import components as score
-from ganeti.htools.score import deviations
-from ganeti.htools.score.move_estimates import MoveEstimator
-from ganeti.htools.state import node_state
+from ganeti.decisions.htools.balance import lower_bounds, secants
+from ganeti.decisions.htools.balance.lower_bounds import MoveBounds
+from ganeti.decisions.htools.model.cluster import NONE
+from ganeti.decisions.htools.rules import moves
+from ganeti.decisions.htools.rules.move_constraints import MoveOptions
+from ganeti.decisions.htools.rules.moves import MoveKind
+from ganeti.decisions.htools.score import components as score
+from ganeti.decisions.htools.score import deviations
+from ganeti.decisions.htools.score.move_estimates import MoveEstimator
+from ganeti.decisions.htools.state import node_state
 
 #: Parts of a range at which a bound over all of it is tried.
 PARTS = np.linspace(0.0, 1.0, 9)

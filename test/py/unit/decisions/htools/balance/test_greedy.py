@@ -15,18 +15,18 @@ from fakes import made_clusters, peers
 from fakes.every_move import every_move
 from fakes.made_clusters import Shape
 from fakes.some_cluster import random_cluster
-from ganeti.client.htools import hbal
-from ganeti.htools.balance import greedy as balance_greedy
-from ganeti.htools.balance import search
-from ganeti.htools.model.cluster import DataError
-from ganeti.htools.model.loaders import simulate, text
-from ganeti.htools.rules import moves
-from ganeti.htools.rules.move_constraints import MoveOptions
-from ganeti.htools.rules.moves import MoveKind
-from ganeti.htools.score import components, exact_deltas
-from ganeti.htools.state import node_state
+from ganeti.commands.htools import hbal
+from ganeti.decisions.htools.balance import greedy as balance_greedy
+from ganeti.decisions.htools.balance import search
+from ganeti.decisions.htools.model.cluster import DataError
+from ganeti.decisions.htools.model.loaders import simulate, text
+from ganeti.decisions.htools.rules import moves
+from ganeti.decisions.htools.rules.move_constraints import MoveOptions
+from ganeti.decisions.htools.rules.moves import MoveKind
+from ganeti.decisions.htools.score import components, exact_deltas
+from ganeti.decisions.htools.state import node_state
 
-DATA = pathlib.Path(__file__).parents[4] / "data" / "htools"
+DATA = pathlib.Path(__file__).parents[5] / "data" / "htools"
 KITE = (DATA / "kite.data").read_text()
 
 

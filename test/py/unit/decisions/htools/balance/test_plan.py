@@ -6,15 +6,15 @@ import msgspec
 import pytest
 
 from fakes.some_cluster import random_cluster
-from ganeti import opcodes
-from ganeti.htools.balance import greedy as balance_greedy
-from ganeti.htools.balance import plan
-from ganeti.htools.hail import answer
-from ganeti.htools.model.cluster import DataError
-from ganeti.htools.model.loaders import text
-from ganeti.htools.rules.move_constraints import MoveOptions
+from ganeti.decisions.htools.balance import greedy as balance_greedy
+from ganeti.decisions.htools.balance import plan
+from ganeti.decisions.htools.hail import answer
+from ganeti.decisions.htools.model.cluster import DataError
+from ganeti.decisions.htools.model.loaders import text
+from ganeti.decisions.htools.rules.move_constraints import MoveOptions
+from ganeti.model import opcodes
 
-DATA = pathlib.Path(__file__).parents[4] / "data" / "htools"
+DATA = pathlib.Path(__file__).parents[5] / "data" / "htools"
 
 
 def load(name):

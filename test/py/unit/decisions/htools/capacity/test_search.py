@@ -7,25 +7,25 @@ import numpy as np
 import pytest
 
 from fakes.some_cluster import KITE, random_cluster
-from ganeti.htools.alloc import allocate
-from ganeti.htools.capacity import filler as capacity_filler
-from ganeti.htools.capacity import rejections, tiers
-from ganeti.htools.capacity.search import (
+from ganeti.decisions.htools.alloc import allocate
+from ganeti.decisions.htools.capacity import filler as capacity_filler
+from ganeti.decisions.htools.capacity import rejections, tiers
+from ganeti.decisions.htools.capacity.search import (
     CapacityOptions,
     CapacitySearch,
     NoRoomError,
     _CapacityRun,
     size_of,
 )
-from ganeti.htools.capacity.tiers import InstanceSize
-from ganeti.htools.model.cluster import Cluster, Group, Instance
-from ganeti.htools.model.loaders import text
-from ganeti.htools.model.policy import AllocPolicy
-from ganeti.htools.n1 import check, failure_tables
-from ganeti.htools.n1.check import GlobalN1
-from ganeti.htools.rules import constraints
-from ganeti.htools.score import components
-from ganeti.htools.state import node_state
+from ganeti.decisions.htools.capacity.tiers import InstanceSize
+from ganeti.decisions.htools.model.cluster import Cluster, Group, Instance
+from ganeti.decisions.htools.model.loaders import text
+from ganeti.decisions.htools.model.policy import AllocPolicy
+from ganeti.decisions.htools.n1 import check, failure_tables
+from ganeti.decisions.htools.n1.check import GlobalN1
+from ganeti.decisions.htools.rules import constraints
+from ganeti.decisions.htools.score import components
+from ganeti.decisions.htools.state import node_state
 
 SIZE = InstanceSize(memory=512, disk=2048, vcpus=1)
 SEEDS = range(6)

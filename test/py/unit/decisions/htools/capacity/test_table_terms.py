@@ -9,9 +9,9 @@ import pytest
 from fakes.odd_clusters import odd_cluster
 from fakes.score_terms import NewInstance, Report
 from fakes.some_cluster import random_cluster
-from ganeti.htools.capacity.filler import Filler, policy_fits
-from ganeti.htools.capacity.node_tables import NodeTables
-from ganeti.htools.score import components as score
+from ganeti.decisions.htools.capacity.filler import Filler, policy_fits
+from ganeti.decisions.htools.capacity.node_tables import NodeTables
+from ganeti.decisions.htools.score import components as score
 
 SEEDS = range(12)
 NAMES = list(NodeTables.METRICS)

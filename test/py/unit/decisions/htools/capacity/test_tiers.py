@@ -3,11 +3,11 @@
 import pytest
 
 from fakes.some_cluster import random_cluster
-from ganeti.htools.capacity import tiers
-from ganeti.htools.capacity.search import CapacityOptions, CapacitySearch
-from ganeti.htools.capacity.tiers import InstanceSize
-from ganeti.htools.rules import constraints
-from ganeti.htools.state import node_state
+from ganeti.decisions.htools.capacity import tiers
+from ganeti.decisions.htools.capacity.search import CapacityOptions, CapacitySearch
+from ganeti.decisions.htools.capacity.tiers import InstanceSize
+from ganeti.decisions.htools.rules import constraints
+from ganeti.decisions.htools.state import node_state
 
 START = InstanceSize(memory=64 * 100, disk=2048, vcpus=1)
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fakes import placement
-from ganeti.htools.hail import answer
+from ganeti.decisions.htools.hail import answer
 
 FOUR = {f"n{k}": placement.node() for k in range(1, 5)}
 

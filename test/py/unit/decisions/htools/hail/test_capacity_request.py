@@ -5,10 +5,11 @@ import json
 import pytest
 
 from fakes import placement
-from ganeti import errors, iallocator
-from ganeti.htools.hail import answer
-from ganeti.htools.model.cluster import DataError
-from ganeti.iallocator import answer_checks
+from ganeti.base import errors
+from ganeti.decisions.htools.hail import answer
+from ganeti.decisions.htools.model.cluster import DataError
+from ganeti.master import iallocator
+from ganeti.master.iallocator import answer_checks
 
 SIZE = {"memory": 1024, "disk": 4096, "vcpus": 1}
 

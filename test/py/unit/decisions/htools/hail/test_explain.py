@@ -6,8 +6,8 @@ import random
 import pytest
 
 from fakes import placement
-from ganeti.htools.hail import answer
-from ganeti.htools.rules import reasons
+from ganeti.decisions.htools.hail import answer
+from ganeti.decisions.htools.rules import reasons
 
 FOUR = {f"n{k}": placement.node() for k in range(1, 5)}
 TWO_GROUPS = FOUR | {f"m{k}": placement.node("g-1") for k in range(1, 4)}

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from fakes import placement
-from ganeti.htools.hail import instance_records, request
-from ganeti.htools.model.cluster import DataError
+from ganeti.decisions.htools.hail import instance_records, request
+from ganeti.decisions.htools.model.cluster import DataError
 
 NODES = {"n1": placement.node(), "n2": placement.node()}
 #: Left out, or of a kind, size or name that is not wanted, or just allowed.

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from fakes import placement
-from ganeti.htools.hail import request
-from ganeti.htools.model.cluster import DataError
-from ganeti.htools.model.policy import DEFAULT_POLICY
+from ganeti.decisions.htools.hail import request
+from ganeti.decisions.htools.model.cluster import DataError
+from ganeti.decisions.htools.model.policy import DEFAULT_POLICY
 
 NODES = {"n1": placement.node(), "n2": placement.node()}
 

@@ -12,10 +12,10 @@ import ganeti
 from fakes import programs
 from fakes.programs import DATA
 from fakes.some_cluster import random_cluster
-from ganeti.client.htools import hroller
-from ganeti.htools.maintenance import graph_colouring, rolling_reboot
-from ganeti.htools.model.cluster import NONE
-from ganeti.htools.state import node_state
+from ganeti.commands.htools import hroller
+from ganeti.decisions.htools.maintenance import graph_colouring, rolling_reboot
+from ganeti.decisions.htools.model.cluster import NONE
+from ganeti.decisions.htools.state import node_state
 
 
 def plan(cluster, **wanted):
@@ -34,7 +34,7 @@ def test_output(arguments, expected, monkeypatch):
 
 def test_the_program_runs():
     done = subprocess.run(
-        [sys.executable, "-m", "ganeti.client.htools.hroller", "-t", "kite.data"],
+        [sys.executable, "-m", "ganeti.commands.htools.hroller", "-t", "kite.data"],
         cwd=DATA,
         env={"PYTHONPATH": str(pathlib.Path(ganeti.__file__).parents[1])},
         capture_output=True,

@@ -11,12 +11,12 @@ import ganeti
 from fakes import programs
 from fakes.programs import DATA
 from fakes.some_cluster import random_cluster
-from ganeti.client.htools import hsqueeze
-from ganeti.htools.maintenance import squeeze
-from ganeti.htools.maintenance.squeeze import Headroom, PowerAction
-from ganeti.htools.model.loaders import text
-from ganeti.htools.score import components
-from ganeti.htools.state import node_state
+from ganeti.commands.htools import hsqueeze
+from ganeti.decisions.htools.maintenance import squeeze
+from ganeti.decisions.htools.maintenance.squeeze import Headroom, PowerAction
+from ganeti.decisions.htools.model.loaders import text
+from ganeti.decisions.htools.score import components
+from ganeti.decisions.htools.state import node_state
 
 SHARED = text.load((DATA / "shared.data").read_text(), "shared.data")
 SMALL = Headroom(512, 1, 1)
@@ -44,7 +44,7 @@ def test_the_program_runs_and_writes_what_is_asked(tmp_path):
     source = str(DATA / "shared.data")
     done = subprocess.run(
         [
-            *(sys.executable, "-m", "ganeti.client.htools.hsqueeze"),
+            *(sys.executable, "-m", "ganeti.commands.htools.hsqueeze"),
             *("-t", source, f"-C{script}", "-S", str(saved)),
         ],
         env={"PYTHONPATH": str(pathlib.Path(ganeti.__file__).parents[1])},

@@ -6,10 +6,10 @@ import numpy.typing as npt
 import pytest
 
 from fakes.some_cluster import random_cluster
-from ganeti.htools.model.cluster import NONE, Instance
-from ganeti.htools.n1 import check, failure_tables, simulate
-from ganeti.htools.n1.check import GlobalN1
-from ganeti.htools.state import node_state
+from ganeti.decisions.htools.model.cluster import NONE, Instance
+from ganeti.decisions.htools.n1 import check, failure_tables, simulate
+from ganeti.decisions.htools.n1.check import GlobalN1
+from ganeti.decisions.htools.state import node_state
 
 Floats = npt.NDArray[np.float64]
 

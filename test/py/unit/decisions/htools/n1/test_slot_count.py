@@ -7,8 +7,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ganeti.htools.model.cluster import Instance
-from ganeti.htools.n1 import slot_count
+from ganeti.decisions.htools.model.cluster import Instance
+from ganeti.decisions.htools.n1 import slot_count
 
 _SIZES = st.tuples(st.integers(1, 4), st.integers(1, 4))
 _PLACES = st.lists(

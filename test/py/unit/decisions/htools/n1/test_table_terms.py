@@ -13,12 +13,18 @@ import pytest
 from fakes.odd_clusters import odd_cluster, usual_cluster
 from fakes.plain_score import PlainScore
 from fakes.score_terms import Report
-from ganeti.htools.alloc import evacuate
-from ganeti.htools.n1 import check, evacuees, failure_tables, simulate, slot_count
-from ganeti.htools.rules import constraints
-from ganeti.htools.score import components as score
-from ganeti.htools.score import counts
-from ganeti.htools.state import node_state
+from ganeti.decisions.htools.alloc import evacuate
+from ganeti.decisions.htools.n1 import (
+    check,
+    evacuees,
+    failure_tables,
+    simulate,
+    slot_count,
+)
+from ganeti.decisions.htools.rules import constraints
+from ganeti.decisions.htools.score import components as score
+from ganeti.decisions.htools.score import counts
+from ganeti.decisions.htools.state import node_state
 
 SEEDS = range(9)
 COMPONENTS = list(score.METRICS)

@@ -4,10 +4,10 @@ import msgspec
 import pytest
 
 from fakes.some_cluster import random_cluster
-from ganeti.htools.model.cluster import Group, Instance, Node
-from ganeti.htools.report import health
-from ganeti.htools.report.health import ClusterHealth
-from ganeti.htools.state import node_state
+from ganeti.decisions.htools.model.cluster import Group, Instance, Node
+from ganeti.decisions.htools.report import health
+from ganeti.decisions.htools.report.health import ClusterHealth
+from ganeti.decisions.htools.state import node_state
 
 
 def node(name, *, offline=False, free=8192):

@@ -6,9 +6,9 @@ import sys
 import pytest
 
 from fakes import placement
-from ganeti.client.htools import hail
-from ganeti.htools.hail import answer
-from ganeti.htools.rules import reasons
+from ganeti.commands.htools import hail
+from ganeti.decisions.htools.hail import answer
+from ganeti.decisions.htools.rules import reasons
 
 
 def solved(asked, nodes=4, changes=(), instances=None, **options):

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from fakes.some_cluster import random_cluster
-from ganeti.htools.score import components, placement
-from ganeti.htools.state import node_state
+from ganeti.decisions.htools.score import components, placement
+from ganeti.decisions.htools.state import node_state
 
 
 @pytest.mark.parametrize("forthcoming", [False, True])

@@ -11,8 +11,8 @@ import pytest
 from fakes.odd_clusters import odd_cluster
 from fakes.plain_score import WEIGHT
 from fakes.score_terms import NewInstance, Report
-from ganeti.htools.score import components as score
-from ganeti.htools.score import placement
+from ganeti.decisions.htools.score import components as score
+from ganeti.decisions.htools.score import placement
 
 SEEDS = range(8)
 

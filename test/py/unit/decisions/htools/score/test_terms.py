@@ -8,11 +8,11 @@ import pytest
 
 from fakes.plain_score import DEVIATIONS, WEIGHT
 from fakes.score_terms import SEEDS, Report, case
-from ganeti.htools.rules.move_constraints import MoveOptions
-from ganeti.htools.rules.moves import MoveKind
-from ganeti.htools.score import components as score
-from ganeti.htools.score import deviations, exact_deltas
-from ganeti.htools.score.move_estimates import MoveEstimator
+from ganeti.decisions.htools.rules.move_constraints import MoveOptions
+from ganeti.decisions.htools.rules.moves import MoveKind
+from ganeti.decisions.htools.score import components as score
+from ganeti.decisions.htools.score import deviations, exact_deltas
+from ganeti.decisions.htools.score.move_estimates import MoveEstimator
 
 
 def only(monkeypatch, name):

@@ -4,8 +4,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from ganeti.htools.model.cluster import Instance
-from ganeti.htools.state import aggregate
+from ganeti.decisions.htools.model.cluster import Instance
+from ganeti.decisions.htools.state import aggregate
 
 ITEMS = [
     Instance(

@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from fakes import nodes
-from ganeti import errors, pathutils, storage
-from ganeti.backend import disk_links
-from ganeti.objects.filled import DiskX
+from ganeti.base import errors, pathutils
+from ganeti.model.objects.filled import DiskX
+from ganeti.node import storage
+from ganeti.node.calls.disks import disk_links
 
 
 def test_a_link_that_was_being_replaced_goes_with_the_instance(tmp_path):

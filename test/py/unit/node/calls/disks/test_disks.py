@@ -8,9 +8,9 @@ import types
 import pytest
 
 from fakes import nodes
-from ganeti import errors
-from ganeti.backend import disks
-from ganeti.storage import files
+from ganeti.base import errors
+from ganeti.node.calls.disks import blockdev as disks
+from ganeti.node.storage import files
 
 MIB = 1024 * 1024
 
@@ -317,7 +317,7 @@ def test_listing_and_reports(node, record):
 
 
 def test_space_reports_are_none_for_other_types(node):
-    from ganeti.backend import storage_units
+    from ganeti.node.calls.disks import storage_units
 
     units = [("file", nodes.STORAGE_DIR, []), ("lvm-vg", "xenvg", [False])]
     report, other = storage_units.space_reports(node, units)

@@ -6,8 +6,8 @@ import pathlib
 import pytest
 
 from fakes import nodes
-from ganeti import errors
-from ganeti.backend import exports
+from ganeti.base import errors
+from ganeti.node.calls.disks import exports
 
 TOP = "/srv/ganeti/export"
 

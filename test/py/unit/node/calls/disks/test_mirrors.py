@@ -4,12 +4,12 @@ import msgspec
 import pytest
 
 from fakes import nodes
-from ganeti import errors
-from ganeti.backend import mirrors
-from ganeti.objects.filled import DiskX
-from ganeti.storage import drbd_commands
-from ganeti.storage.drbd_state import Mirror
-from ganeti.storage.mirrors import MirrorDisk
+from ganeti.base import errors
+from ganeti.model.objects.filled import DiskX
+from ganeti.node.calls.disks import mirrors
+from ganeti.node.storage import drbd_commands
+from ganeti.node.storage.drbd_state import Mirror
+from ganeti.node.storage.mirrors import MirrorDisk
 
 UUIDS = [nodes.UUID.format(number) for number in (1, 2)]
 

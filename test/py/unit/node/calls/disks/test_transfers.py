@@ -13,10 +13,10 @@ import pytest
 
 from fakes import nodes
 from fakes.processes import FakeRunner
-from ganeti import errors
-from ganeti.backend import transfers
-from ganeti.process import SystemRunner
-from ganeti.utils import pidfile
+from ganeti.base import errors
+from ganeti.base.filesystem import pidfile
+from ganeti.base.process import SystemRunner
+from ganeti.node.calls.disks import transfers
 
 
 @pytest.fixture
@@ -284,8 +284,8 @@ def test_names_of_transfers_are_no_paths(node):
 
 PROGRAM = """
 import signal, sys
-from ganeti.process import SystemRunner
-from ganeti.utils import pidfile
+from ganeti.base.process import SystemRunner
+from ganeti.base.filesystem import pidfile
 if sys.argv[2] == "stubborn":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 with pidfile.PidFile(sys.argv[1]):
@@ -368,14 +368,14 @@ def test_the_removal_of_a_key_ends_its_transfers_alone(node, instance):
 
 # Ends of the node daemon
 IMPORT_EXPORT = (
-    "from ganeti.tools import import_export as x; raise SystemExit(x.main())"
+    "from ganeti.tools.transfer import import_export as x; raise SystemExit(x.main())"
 )
 #: A node daemon that is killed in the call, when the program has gone into the
 #: background or, with a pipe to wait for, before the program has begun.
 KILLED = """
 import dataclasses, json, os, signal, subprocess, sys
 from fakes import nodes
-from ganeti.process import SystemRunner
+from ganeti.base.process import SystemRunner
 
 IMPORT_EXPORT, directory, arguments, alive, gate = sys.argv[1:]
 

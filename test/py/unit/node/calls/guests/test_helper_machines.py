@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from fakes import nodes
-from ganeti import errors
-from ganeti.backend import helper_results, instances
-from ganeti.rpc.table import SHAPES
+from ganeti.base import errors
+from ganeti.node.calls.guests import helper_results, instances
+from ganeti.protocols.rpc.table import SHAPES
 
 
 @pytest.fixture
@@ -155,8 +155,8 @@ def test_a_machine_that_installs_has_archive_and_result_before_the_disks(
 def test_the_archive_is_read_only_where_that_is_possible(
     node, record, hypervisor, mode
 ):
-    from ganeti.backend import helper_machines
-    from ganeti.objects.filled import InstanceX
+    from ganeti.model.objects.filled import InstanceX
+    from ganeti.node.calls.guests import helper_machines
 
     archive_of(node)
     instance = msgspec.convert(record | {"hypervisor": hypervisor}, InstanceX)

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from fakes import nodes
-from ganeti import errors
-from ganeti.objects.filled import DiskX, NicX
+from ganeti.base import errors
+from ganeti.model.objects.filled import DiskX, NicX
 
 
 class Driver:

@@ -6,8 +6,8 @@ import os
 import pytest
 
 from fakes import nodes
-from ganeti import errors
-from ganeti.hypervisor import Hypervisor
+from ganeti.base import errors
+from ganeti.node.hypervisor import Hypervisor
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import os
 import pytest
 
 from fakes import nodes
-from ganeti import ssconf
-from ganeti.backend import leftovers
+from ganeti.node.calls.guests import leftovers
+from ganeti.protocols import ssconf
 
 HOUR_S = 3600.0
 

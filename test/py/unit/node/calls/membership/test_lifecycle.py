@@ -6,10 +6,11 @@ import pytest
 
 from fakes import nodes
 from fakes.processes import FakeRunner
-from ganeti import errors
-from ganeti.backend import LastAnswer
-from ganeti.pathutils import VIRTUAL_PREFIX as VIRTUAL
-from ganeti.utils import authority, files, pidfile, x509
+from ganeti.base import errors
+from ganeti.base.filesystem import files, pidfile
+from ganeti.base.pathutils import VIRTUAL_PREFIX as VIRTUAL
+from ganeti.base.tls import authority, x509
+from ganeti.node.calls import LastAnswer
 
 PARAMS = {
     "uuid": "u",

@@ -6,8 +6,8 @@ import pytest
 
 from fakes import nodes
 from fakes.processes import FakeRunner
-from ganeti import errors
-from ganeti.utils import netutils
+from ganeti.base import errors
+from ganeti.base.net import netutils
 
 ADDRESS = {
     "uuid": "u1",

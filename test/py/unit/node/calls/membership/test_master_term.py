@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from ganeti import errors
-from ganeti.backend import master_term
-from ganeti.quorum import MAX_JUMP, Term
+from ganeti.base import errors
+from ganeti.decisions.quorum import MAX_JUMP, Term
+from ganeti.node.calls.membership import master_term
 
 
 def test_only_root_reads_the_term(tmp_path):

@@ -11,7 +11,7 @@ import logging, pathlib, sys, threading
 sys.path[:0] = sys.argv[2:]
 from fakes import nodes
 from ganeti.store import wire
-from ganeti.utils import memory
+from ganeti.base import memory
 
 logging.disable(logging.CRITICAL)
 

@@ -6,11 +6,13 @@ import pytest
 
 from fakes import cluster, nodes
 from fakes.clusters import node_uuid
-from ganeti import errors, rpc, store
-from ganeti.backend import master_term
-from ganeti.clock import SystemClock
-from ganeti.quorum import Term
-from ganeti.rpc import Result
+from ganeti import store
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.decisions.quorum import Term
+from ganeti.node.calls.membership import master_term
+from ganeti.protocols import rpc
+from ganeti.protocols.rpc import Result
 
 MASTER, OTHER = node_uuid(1), node_uuid(2)
 TERM = Term(4, MASTER)

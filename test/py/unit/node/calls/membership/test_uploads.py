@@ -8,8 +8,8 @@ import stat
 import pytest
 
 from fakes import nodes
-from ganeti import errors, pathutils
-from ganeti.rpc import wire
+from ganeti.base import errors, pathutils
+from ganeti.protocols.rpc import wire
 
 USER = pwd.getpwuid(os.getuid()).pw_name
 GROUP = grp.getgrgid(os.getgid()).gr_name

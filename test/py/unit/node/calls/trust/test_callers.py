@@ -6,10 +6,11 @@ import pytest
 
 from fakes import nodes
 from fakes.clusters import node_uuid
-from ganeti import errors
-from ganeti.backend import callers, master_term
-from ganeti.quorum import Term
-from ganeti.rpc import Result, Target
+from ganeti.base import errors
+from ganeti.decisions.quorum import Term
+from ganeti.node.calls.membership import master_term
+from ganeti.node.calls.trust import callers
+from ganeti.protocols.rpc import Result, Target
 
 MASTER, OTHER = node_uuid(3), node_uuid(1)
 OLD, NEW = (":".join([byte] * 20) for byte in ("0A", "1B"))

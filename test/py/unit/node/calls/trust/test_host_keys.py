@@ -8,9 +8,11 @@ import paramiko
 import pytest
 
 from fakes import nodes, ssh_server
-from ganeti import errors, ssconf
-from ganeti.backend import host_keys, master
-from ganeti.ssh import keys
+from ganeti.base import errors
+from ganeti.node.calls.membership import master
+from ganeti.node.calls.trust import host_keys
+from ganeti.protocols import ssconf
+from ganeti.protocols.ssh import keys
 
 NAME = "node1.example"
 KIND = "ed25519"

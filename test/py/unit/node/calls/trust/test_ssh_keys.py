@@ -9,11 +9,13 @@ import os
 import pytest
 
 from fakes import nodes
-from ganeti import errors, ssconf
-from ganeti.backend import ssh_keys, ssh_verify
-from ganeti.ssh import authorized_keys, keys, pubkeys
-from ganeti.tools import ssh_update
-from ganeti.utils import files, x509
+from ganeti.base import errors
+from ganeti.base.filesystem import files
+from ganeti.base.tls import x509
+from ganeti.node.calls.trust import ssh_keys, ssh_verify
+from ganeti.protocols import ssconf
+from ganeti.protocols.ssh import authorized_keys, keys, pubkeys
+from ganeti.tools.joining import ssh_update
 
 MASTER, SECOND, THIRD = (f"node{number}.example" for number in (1, 2, 3))
 NAMES = (MASTER, SECOND, THIRD)

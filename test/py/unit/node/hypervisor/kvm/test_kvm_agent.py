@@ -8,14 +8,15 @@ import pytest
 from fakes import guests
 from fakes.guest_agents import GuestAgent
 from fakes.xen_guests import instance
-from ganeti import errors
-from ganeti.clock import SystemClock
-from ganeti.hypervisor import registry
-from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.kvm import agent, cleanup, sending
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.pathutils import Paths
-from ganeti.process import SystemRunner
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import SystemRunner
+from ganeti.node.hypervisor import registry
+from ganeti.node.hypervisor.base import NodeEffects
+from ganeti.node.hypervisor.kvm import agent, cleanup
+from ganeti.node.hypervisor.kvm.files import Files
+from ganeti.node.hypervisor.kvm.moving import sending
 
 INTERFACES = [
     {"name": "lo", "ip-addresses": [{"ip-address": "127.0.0.1", "prefix": 8}]},

@@ -7,21 +7,15 @@ import msgspec
 import pytest
 
 from fakes import clusters, emulators, guests, nodes
-from ganeti import errors, pathutils
-from ganeti.hypervisor import networks
-from ganeti.hypervisor.kvm import (
-    argv,
-    checks,
-    cleanup,
-    cpu,
-    devices,
-    display,
-    runtime,
-)
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.objects import consoles
-from ganeti.objects.filled import DiskX, InstanceX, NetInfo, NicX
-from ganeti.utils import hv_syntax
+from ganeti.base import errors, pathutils
+from ganeti.base.text import hv_syntax
+from ganeti.model.objects import consoles
+from ganeti.model.objects.filled import DiskX, InstanceX, NetInfo, NicX
+from ganeti.node.hypervisor import networks
+from ganeti.node.hypervisor.kvm import argv, checks, cleanup, cpu, runtime
+from ganeti.node.hypervisor.kvm.devices import disks_and_nics as devices
+from ganeti.node.hypervisor.kvm.devices import display
+from ganeti.node.hypervisor.kvm.files import Files
 
 FILES = Files(pathutils.Paths("/v/n1", "n1"), "web1")
 RUN = "/v/n1/var/run/ganeti/kvm-hypervisor"

@@ -10,16 +10,10 @@ import types
 import pytest
 
 from fakes.emulators import Effects, Emulator, guest_files
-from ganeti import errors
-from ganeti.hypervisor.kvm import (
-    arriving,
-    cleanup,
-    departure,
-    files,
-    runtime,
-    sending,
-)
-from ganeti.hypervisor.kvm.departure import Stage
+from ganeti.base import errors
+from ganeti.node.hypervisor.kvm import cleanup, files, runtime
+from ganeti.node.hypervisor.kvm.moving import arriving, departure, sending
+from ganeti.node.hypervisor.kvm.moving.departure import Stage
 
 COMPLETED = {"status": "completed", "ram": {"total": 9, "remaining": 0}}
 LIMITS = {

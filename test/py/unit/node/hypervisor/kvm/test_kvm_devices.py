@@ -17,22 +17,14 @@ import pytest
 from fakes import guests, nodes
 from fakes.patience import until
 from fakes.processes import FakeRunner
-from ganeti import errors
-from ganeti.hypervisor import NodeEffects, networks
-from ganeti.hypervisor.base import AttachedDisk, GuestState
-from ganeti.hypervisor.kvm import (
-    arriving,
-    cleanup,
-    driver,
-    files,
-    hotplug,
-    launch,
-    progress,
-    runtime,
-    taps,
-)
-from ganeti.objects.filled import DiskX, InstanceX, NicX
-from ganeti.pathutils import Paths
+from ganeti.base import errors
+from ganeti.base.pathutils import Paths
+from ganeti.model.objects.filled import DiskX, InstanceX, NicX
+from ganeti.node.hypervisor import NodeEffects, networks
+from ganeti.node.hypervisor.base import AttachedDisk, GuestState
+from ganeti.node.hypervisor.kvm import cleanup, driver, files, launch, runtime
+from ganeti.node.hypervisor.kvm.devices import hotplug, taps
+from ganeti.node.hypervisor.kvm.moving import arriving, progress
 
 MIB = 1024 * 1024
 MEMORY_MIB = 256

@@ -13,25 +13,21 @@ import pytest
 from fakes import guests, nodes
 from fakes.clocks import FakeClock
 from fakes.emulators import Emulator
-from ganeti import errors
-from ganeti.hypervisor.base import AttachedDisk, GuestState, NodeEffects
-from ganeti.hypervisor.kvm import (
-    argv,
+from ganeti.base import errors
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import RunResult
+from ganeti.model.objects.filled import DiskX, InstanceX, NicX
+from ganeti.node.hypervisor.base import AttachedDisk, GuestState, NodeEffects
+from ganeti.node.hypervisor.kvm import argv, driver, emulator, files, runtime
+from ganeti.node.hypervisor.kvm.devices import disks_and_nics as devices
+from ganeti.node.hypervisor.kvm.devices import hotplug
+from ganeti.node.hypervisor.kvm.moving import (
     arriving,
     departure,
-    devices,
-    driver,
-    emulator,
-    files,
-    hotplug,
     layout,
     progress,
-    runtime,
     sending,
 )
-from ganeti.objects.filled import DiskX, InstanceX, NicX
-from ganeti.pathutils import Paths
-from ganeti.process import RunResult
 
 MIB = 2**20
 

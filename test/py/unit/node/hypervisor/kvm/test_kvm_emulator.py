@@ -7,11 +7,11 @@ import pytest
 
 from fakes import nodes
 from fakes.processes import FakeRunner
-from ganeti import errors
-from ganeti.hypervisor import NodeEffects
-from ganeti.hypervisor.kvm import checks, emulator
-from ganeti.hypervisor.registry import DRIVERS
-from ganeti.pathutils import Paths
+from ganeti.base import errors
+from ganeti.base.pathutils import Paths
+from ganeti.node.hypervisor import NodeEffects
+from ganeti.node.hypervisor.kvm import checks, emulator
+from ganeti.node.hypervisor.registry import DRIVERS
 
 MACHINES = """Supported machines are:
 none                 empty machine

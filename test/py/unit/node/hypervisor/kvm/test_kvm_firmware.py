@@ -8,11 +8,13 @@ import msgspec
 import pytest
 
 from fakes import guests, nodes
-from ganeti import errors
-from ganeti.hypervisor.kvm import argv, checks, firmware, kept, layout, runtime
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.objects.filled import InstanceX
-from ganeti.pathutils import Paths
+from ganeti.base import errors
+from ganeti.base.pathutils import Paths
+from ganeti.model.objects.filled import InstanceX
+from ganeti.node.hypervisor.kvm import argv, checks, kept, runtime
+from ganeti.node.hypervisor.kvm.devices import firmware
+from ganeti.node.hypervisor.kvm.files import Files
+from ganeti.node.hypervisor.kvm.moving import layout
 
 FACTS = argv.EmulatorFacts("pc")
 

@@ -11,24 +11,24 @@ import pytest
 from fakes import guests, nodes
 from fakes.clocks import FakeClock
 from fakes.emulators import Emulator
-from ganeti import errors
-from ganeti.hypervisor import networks
-from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.kvm import (
+from ganeti.base import errors
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import RunResult
+from ganeti.model.objects.filled import DiskX, InstanceX, NicX
+from ganeti.node.hypervisor import networks
+from ganeti.node.hypervisor.base import NodeEffects
+from ganeti.node.hypervisor.kvm import (
     argv,
     cpu,
     detached,
-    devices,
     emulator,
     files,
     launch,
     runtime,
     security,
-    taps,
 )
-from ganeti.objects.filled import DiskX, InstanceX, NicX
-from ganeti.pathutils import Paths
-from ganeti.process import RunResult
+from ganeti.node.hypervisor.kvm.devices import disks_and_nics as devices
+from ganeti.node.hypervisor.kvm.devices import taps
 
 MIB = 2**20
 

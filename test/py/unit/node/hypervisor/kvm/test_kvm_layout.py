@@ -4,10 +4,12 @@ import msgspec
 import pytest
 
 from fakes import guests, nodes
-from ganeti import errors
-from ganeti.hypervisor.base import AttachedDisk
-from ganeti.hypervisor.kvm import devices, layout, runtime
-from ganeti.objects.filled import DiskX, InstanceX
+from ganeti.base import errors
+from ganeti.model.objects.filled import DiskX, InstanceX
+from ganeti.node.hypervisor.base import AttachedDisk
+from ganeti.node.hypervisor.kvm import runtime
+from ganeti.node.hypervisor.kvm.devices import disks_and_nics as devices
+from ganeti.node.hypervisor.kvm.moving import layout
 
 DISK = "0c1d2e3f-4a5b-4c6d-8e7f-000000000001"
 NIC = "0c1d2e3f-4a5b-4c6d-8e7f-000000000002"

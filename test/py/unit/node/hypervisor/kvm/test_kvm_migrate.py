@@ -2,9 +2,10 @@
 
 import pytest
 
-from ganeti import errors
-from ganeti.hypervisor.kvm import files, sending
-from ganeti.pathutils import Paths
+from ganeti.base import errors
+from ganeti.base.pathutils import Paths
+from ganeti.node.hypervisor.kvm import files
+from ganeti.node.hypervisor.kvm.moving import sending
 
 
 class Emulator:

@@ -12,17 +12,11 @@ import types
 import pytest
 
 from fakes.emulators import Effects, Emulator, guest_files
-from ganeti import errors
-from ganeti.hypervisor.base import Arrival
-from ganeti.hypervisor.kvm import (
-    arriving,
-    cleanup,
-    departure,
-    detached,
-    files,
-    sending,
-)
-from ganeti.hypervisor.kvm.departure import Stage
+from ganeti.base import errors
+from ganeti.node.hypervisor.base import Arrival
+from ganeti.node.hypervisor.kvm import cleanup, detached, files
+from ganeti.node.hypervisor.kvm.moving import arriving, departure, sending
+from ganeti.node.hypervisor.kvm.moving.departure import Stage
 
 
 @pytest.fixture

@@ -7,8 +7,9 @@ import pytest
 
 from fakes import emulators
 from fakes.guest_agents import GuestAgent
-from ganeti import errors
-from ganeti.hypervisor.kvm import agent, files, progress
+from ganeti.base import errors
+from ganeti.node.hypervisor.kvm import agent, files
+from ganeti.node.hypervisor.kvm.moving import progress
 
 MINUTE_S = 60.0
 

@@ -6,11 +6,13 @@ import msgspec
 import pytest
 
 from fakes import guests, nodes
-from ganeti import errors
-from ganeti.hypervisor.kvm import argv, checks, devices, layout, runtime
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.objects.filled import DiskX, InstanceX
-from ganeti.pathutils import Paths
+from ganeti.base import errors
+from ganeti.base.pathutils import Paths
+from ganeti.model.objects.filled import DiskX, InstanceX
+from ganeti.node.hypervisor.kvm import argv, checks, runtime
+from ganeti.node.hypervisor.kvm.devices import disks_and_nics as devices
+from ganeti.node.hypervisor.kvm.files import Files
+from ganeti.node.hypervisor.kvm.moving import layout
 
 FILES = Files(Paths("/v/n1", "n1"), "web1")
 Q35 = {"machine_version": "pc-q35-7.2"}

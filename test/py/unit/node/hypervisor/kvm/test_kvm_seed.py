@@ -9,13 +9,15 @@ import pytest
 
 from fakes import guests
 from fakes.clocks import FakeClock
-from ganeti import errors
-from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.kvm import argv, cleanup, launch, layout, runtime, seed
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.objects.filled import InstanceX
-from ganeti.pathutils import Paths
-from ganeti.process import SystemRunner
+from ganeti.base import errors
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import SystemRunner
+from ganeti.model.objects.filled import InstanceX
+from ganeti.node.hypervisor.base import NodeEffects
+from ganeti.node.hypervisor.kvm import argv, cleanup, launch, runtime
+from ganeti.node.hypervisor.kvm.devices import seed
+from ganeti.node.hypervisor.kvm.files import Files
+from ganeti.node.hypervisor.kvm.moving import layout
 
 FILES = {
     "user-data": "#cloud-config\n" + "x" * 65_000,

@@ -14,12 +14,13 @@ import pytest
 
 from fakes import nodes
 from fakes.processes import FakeRunner
-from ganeti import errors
-from ganeti.hypervisor import NodeEffects, networks
-from ganeti.hypervisor.kvm import files, taps
-from ganeti.objects.filled import NicX
-from ganeti.pathutils import Paths
-from ganeti.utils import netlink
+from ganeti.base import errors
+from ganeti.base.net import netlink
+from ganeti.base.pathutils import Paths
+from ganeti.model.objects.filled import NicX
+from ganeti.node.hypervisor import NodeEffects, networks
+from ganeti.node.hypervisor.kvm import files
+from ganeti.node.hypervisor.kvm.devices import taps
 
 # From linux/if_tun.h.
 TAP, NO_PI, VNET_HDR, MULTI_QUEUE = 0x2, 0x1000, 0x4000, 0x100

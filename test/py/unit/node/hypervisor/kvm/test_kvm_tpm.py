@@ -12,15 +12,17 @@ import msgspec
 import pytest
 
 from fakes import guests, tpm_programs
-from ganeti import errors
-from ganeti.clock import SystemClock
-from ganeti.hypervisor import registry
-from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.kvm import argv, checks, cleanup, files, layout, runtime, tpm
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.objects.filled import InstanceX
-from ganeti.pathutils import Paths
-from ganeti.process import SystemRunner
+from ganeti.base import errors
+from ganeti.base.clock import SystemClock
+from ganeti.base.pathutils import Paths
+from ganeti.base.process import SystemRunner
+from ganeti.model.objects.filled import InstanceX
+from ganeti.node.hypervisor import registry
+from ganeti.node.hypervisor.base import NodeEffects
+from ganeti.node.hypervisor.kvm import argv, checks, cleanup, files, runtime
+from ganeti.node.hypervisor.kvm.devices import tpm
+from ganeti.node.hypervisor.kvm.files import Files
+from ganeti.node.hypervisor.kvm.moving import layout
 
 FACTS = argv.EmulatorFacts("pc")
 IS_ROOT = os.geteuid() == 0

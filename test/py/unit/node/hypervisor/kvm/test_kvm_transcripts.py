@@ -11,12 +11,13 @@ import msgspec
 import pytest
 
 from fakes import golden, guests, nodes
-from ganeti import errors, pathutils
-from ganeti.hypervisor.kvm import argv, devices, runtime
-from ganeti.hypervisor.kvm.files import Files
-from ganeti.objects.filled import DiskX, InstanceX, NicX
+from ganeti.base import errors, pathutils
+from ganeti.model.objects.filled import DiskX, InstanceX, NicX
+from ganeti.node.hypervisor.kvm import argv, runtime
+from ganeti.node.hypervisor.kvm.devices import disks_and_nics as devices
+from ganeti.node.hypervisor.kvm.files import Files
 
-PATH = pathlib.Path(__file__).parents[3] / "data" / "kvm" / "commands.txt"
+PATH = pathlib.Path(__file__).parents[5] / "data" / "kvm" / "commands.txt"
 FILES = Files(pathutils.Paths("/v/n1", "n1"), "web1")
 FACTS = argv.EmulatorFacts("pc-9.9", {"eth7": "192.0.2.9"})
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ganeti import errors
-from ganeti.hypervisor.kvm import uris
+from ganeti.base import errors
+from ganeti.node.hypervisor.kvm.devices import uris
 
 
 def inet(host, port):

@@ -8,13 +8,14 @@ import pytest
 
 from fakes import nodes
 from fakes.processes import FakeRunner
-from ganeti import errors, hypervisor, pathutils
-from ganeti.constants import hvparams
-from ganeti.hypervisor import registry
-from ganeti.hypervisor.base import AttachedDisk
-from ganeti.hypervisor.lxc import cgroups, config, driver, root_disk
-from ganeti.objects.filled import DiskX, InstanceX
-from ganeti.process import RunResult
+from ganeti.base import errors, pathutils
+from ganeti.base.constants.parameters import hvparams
+from ganeti.base.process import RunResult
+from ganeti.model.objects.filled import DiskX, InstanceX
+from ganeti.node import hypervisor
+from ganeti.node.hypervisor import registry
+from ganeti.node.hypervisor.base import AttachedDisk
+from ganeti.node.hypervisor.lxc import cgroups, config, driver, root_disk
 
 GIB = 1 << 30
 RUNNING = "NAME STATE   PID \nweb1 RUNNING 248 \nweb2 STOPPED -   \n"

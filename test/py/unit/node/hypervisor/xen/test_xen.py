@@ -11,13 +11,14 @@ import pytest
 from fakes import nodes
 from fakes.processes import FakeRunner
 from fakes.xen_guests import NIC, disk, instance
-from ganeti import errors, hypervisor, pathutils
-from ganeti.hypervisor import registry
-from ganeti.hypervisor.base import GuestState
-from ganeti.hypervisor.xen import checks, listing, migration, nics
-from ganeti.hypervisor.xen.files import Files
-from ganeti.process import RunResult
-from ganeti.tools import xen_console
+from ganeti.base import errors, pathutils
+from ganeti.base.process import RunResult
+from ganeti.node import hypervisor
+from ganeti.node.hypervisor import registry
+from ganeti.node.hypervisor.base import GuestState
+from ganeti.node.hypervisor.xen import checks, listing, migration, nics
+from ganeti.node.hypervisor.xen.files import Files
+from ganeti.tools.xen import xen_console
 
 HEAD = "Name                                        ID   Mem VCPUs\tState\tTime(s)\n"
 NODE = (

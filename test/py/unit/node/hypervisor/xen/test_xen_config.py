@@ -6,8 +6,8 @@ import re
 import pytest
 
 from fakes.xen_guests import NIC, disk, instance
-from ganeti import errors
-from ganeti.hypervisor.xen import config
+from ganeti.base import errors
+from ganeti.node.hypervisor.xen import config
 
 SCRIPT = "/usr/lib/ganeti/tools/vif-ganeti"
 

@@ -10,12 +10,12 @@ import pytest
 
 from fakes.processes import FakeRunner
 from fakes.xen_guests import NIC, instance
-from ganeti import clock, errors, pathutils
-from ganeti.hypervisor import networks
-from ganeti.hypervisor.base import NodeEffects
-from ganeti.hypervisor.xen import nics
-from ganeti.objects.filled import NetInfo
-from ganeti.tools import vif_ganeti
+from ganeti.base import clock, errors, pathutils
+from ganeti.model.objects.filled import NetInfo
+from ganeti.node.hypervisor import networks
+from ganeti.node.hypervisor.base import NodeEffects
+from ganeti.node.hypervisor.xen import nics
+from ganeti.tools.xen import vif_ganeti
 
 ONLINE = {"XENBUS_PATH": "backend/vif/3/0", "vif": "vif3.0", "type_if": "vif"}
 
@@ -175,9 +175,15 @@ def test_the_program_says_what_is_wrong(tmp_path, monkeypatch, capsys):
 
 def test_the_script_of_a_nic_loads_no_driver_and_no_large_library():
     """At each start of a guest, xl waits for it, and ends it after 40 seconds."""
-    code = "import ganeti.tools.vif_ganeti, sys; print(*sys.modules)"
+    code = "import ganeti.tools.xen.vif_ganeti, sys; print(*sys.modules)"
     argv = [sys.executable, "-c", code]
     env = {"PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(argv, capture_output=True, text=True, check=True, env=env)
-    large = ("asyncio", "cryptography", "msgspec", "pyroute2", "ganeti.hypervisor.kvm")
+    large = (
+        "asyncio",
+        "cryptography",
+        "msgspec",
+        "pyroute2",
+        "ganeti.node.hypervisor.kvm",
+    )
     assert not set(large) & set(done.stdout.split())

@@ -1,8 +1,8 @@
 """The rows of the table: offered by nodes, and consistent in themselves."""
 
-from ganeti import backend
-from ganeti.rpc import table
-from ganeti.rpc.table import instance_calls, node_calls, storage_calls
+from ganeti.node import calls as backend
+from ganeti.protocols.rpc import table
+from ganeti.protocols.rpc.table import instance_calls, node_calls, storage_calls
 
 
 def test_every_offered_procedure_takes_the_arguments_of_the_table():

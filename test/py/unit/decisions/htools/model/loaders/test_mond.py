@@ -4,11 +4,11 @@ import pathlib
 
 import pytest
 
-from ganeti.htools.model.cluster import Cluster, DataError
-from ganeti.htools.model.loaders import mond, text
-from ganeti.htools.state import node_state
+from ganeti.decisions.htools.model.cluster import Cluster, DataError
+from ganeti.decisions.htools.model.loaders import mond, text
+from ganeti.decisions.htools.state import node_state
 
-KITE = pathlib.Path(__file__).parents[5] / "data" / "htools" / "kite.data"
+KITE = pathlib.Path(__file__).parents[6] / "data" / "htools" / "kite.data"
 TOTALS = {"kite1": 0.4, "kite2": 1.4, "kite3": 2.0, "kite4": 0.0}
 REPORTS = {f"{name}.lab.test": {"cpu_total": load} for name, load in TOTALS.items()}
 

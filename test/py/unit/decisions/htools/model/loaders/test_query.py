@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from ganeti.htools.model.cluster import Cluster, DataError
-from ganeti.htools.model.loaders import query
+from ganeti.decisions.htools.model.cluster import Cluster, DataError
+from ganeti.decisions.htools.model.loaders import query
 
 SPEC = {
     "memory-size": 128,

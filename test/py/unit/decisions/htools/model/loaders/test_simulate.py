@@ -2,8 +2,8 @@
 
 import pytest
 
-from ganeti.htools.model.cluster import DataError
-from ganeti.htools.model.loaders import simulate
+from ganeti.decisions.htools.model.cluster import DataError
+from ganeti.decisions.htools.model.loaders import simulate
 
 
 def test_each_specification_is_a_group_and_the_last_is_the_first() -> None:

@@ -5,10 +5,10 @@ import pathlib
 
 import pytest
 
-from ganeti.htools.model.cluster import DataError
-from ganeti.htools.model.loaders import text
+from ganeti.decisions.htools.model.cluster import DataError
+from ganeti.decisions.htools.model.loaders import text
 
-KITE = pathlib.Path(__file__).parents[5] / "data" / "htools" / "kite.data"
+KITE = pathlib.Path(__file__).parents[6] / "data" / "htools" / "kite.data"
 
 
 def test_what_is_written_reads_back_the_same() -> None:

@@ -1,0 +1,1 @@
+"""The master role moves to this node, with the store in etcd."""

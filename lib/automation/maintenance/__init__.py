@@ -1,0 +1,1 @@
+"""Rounds of the maintenance daemon: repairs, deaths of nodes, balance."""

@@ -1,0 +1,1 @@
+"""Tables of parameters: types, values and defaults."""

@@ -1,0 +1,1 @@
+"""Constants of wire and file formats that more than one side uses."""

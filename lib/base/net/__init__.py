@@ -1,0 +1,1 @@
+"""Addresses, host names, URLs, and the network of this machine."""

@@ -1,0 +1,1 @@
+"""Texts: parsed, sorted, escaped, searched and shown."""

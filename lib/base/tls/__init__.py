@@ -1,0 +1,1 @@
+"""Certificates, and the authority of a cluster that issues them."""

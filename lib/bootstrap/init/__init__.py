@@ -1,0 +1,1 @@
+"""Creation of a cluster: checks of the machine, first configuration, files."""

@@ -1,0 +1,1 @@
+"""The store while no master daemon runs: opened, saved, restored and moved."""

@@ -1,0 +1,1 @@
+"""Help texts, manual pages and completion, generated from the command tables."""

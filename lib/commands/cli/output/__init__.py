@@ -1,0 +1,1 @@
+"""Output of commands: tables, lists, info trees, errors and hints."""

@@ -1,0 +1,1 @@
+"""Jobs of commands: planned, submitted and waited for."""

@@ -1,0 +1,1 @@
+"""Commands of ``gnt-cluster`` about automatons: rules, journal, incidents, balance."""

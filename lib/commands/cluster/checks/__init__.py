@@ -1,0 +1,1 @@
+"""Commands of ``gnt-cluster`` that verify and repair records."""

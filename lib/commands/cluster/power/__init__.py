@@ -1,0 +1,1 @@
+"""``gnt-cluster epo``: nodes switched off and on in an emergency."""

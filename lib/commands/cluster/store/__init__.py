@@ -1,0 +1,1 @@
+"""Commands of ``gnt-cluster`` about the store: backup, migration, lost changes."""

@@ -1,0 +1,1 @@
+"""Output of the placement programs: tables, files and reports."""

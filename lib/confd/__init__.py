@@ -1,0 +1,1 @@
+"""Public names of confd for programs of others; see `ganeti.protocols.confd`."""

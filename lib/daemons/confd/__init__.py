@@ -1,0 +1,1 @@
+"""The confd server: answers about the configuration over UDP."""

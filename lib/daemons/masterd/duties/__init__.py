@@ -1,0 +1,1 @@
+"""Duties of the master daemon: distribution of files, the address, candidates."""

@@ -1,0 +1,1 @@
+"""LUXI methods of the master daemon, by subject."""

@@ -1,0 +1,1 @@
+"""Rules of the job queue: states, order, filters, dependencies and attempts of jobs."""

@@ -1,0 +1,1 @@
+"""Verdicts of the watcher on instances, and its records between two runs."""

@@ -1,0 +1,1 @@
+"""Node calls about disks: block devices, mirrors, exports and transfers."""

@@ -1,0 +1,1 @@
+"""Node calls about guests: start, stop, devices, consoles, migration."""

@@ -1,0 +1,1 @@
+"""Node calls about membership: roles, terms, copies of the store, shared files."""

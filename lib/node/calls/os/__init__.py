@@ -1,0 +1,1 @@
+"""Node calls about OS definitions: their scripts, environment and archives."""

@@ -1,0 +1,1 @@
+"""Collectors of the monitoring agent: what a node reports about itself."""

@@ -1,0 +1,1 @@
+"""Devices of a KVM guest: disks, NICs, displays, TPM and shared directories."""

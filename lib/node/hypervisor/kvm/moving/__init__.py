@@ -1,0 +1,1 @@
+"""Live migration of a KVM guest: both ends, and its progress."""

@@ -1,0 +1,1 @@
+"""Units that verify the cluster, and the requests and output that they share."""

@@ -1,0 +1,1 @@
+"""Units that create, import, reserve and install instances."""

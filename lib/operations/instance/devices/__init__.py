@@ -1,0 +1,1 @@
+"""Changes of an instance: parameters, NICs, disks and other devices."""

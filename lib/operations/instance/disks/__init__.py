@@ -1,0 +1,1 @@
+"""Disks of instances: records, creation, mirrors, replacement, conversion, growth."""

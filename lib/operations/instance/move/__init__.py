@@ -1,0 +1,1 @@
+"""Units that move instances between nodes, groups and clusters."""

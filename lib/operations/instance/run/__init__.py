@@ -1,0 +1,1 @@
+"""Units that start, stop, rename and remove instances."""

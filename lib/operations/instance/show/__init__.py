@@ -1,0 +1,1 @@
+"""Views of instances: details, hook variables, problems of guests."""

@@ -1,0 +1,1 @@
+"""Parameters in requests: converted to their types, checked and merged."""

@@ -1,0 +1,1 @@
+"""Certificates, keys and signatures that operations create and renew."""

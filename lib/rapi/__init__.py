@@ -1,0 +1,1 @@
+"""Public names of the remote API for programs of others."""

@@ -1,0 +1,1 @@
+"""Copies of the store on master candidates: who leads, who has which history."""

@@ -1,0 +1,1 @@
+"""Programs that run on a node while it joins, leaves or upgrades."""

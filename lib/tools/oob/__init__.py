@@ -1,0 +1,1 @@
+"""Out-of-band helpers: programs that switch machines."""

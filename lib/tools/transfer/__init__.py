@@ -1,0 +1,1 @@
+"""``import-export``: the content of one disk copied from or to another node."""

@@ -1,0 +1,1 @@
+"""Programs for guests of Xen: NICs, consoles, encrypted migration."""
