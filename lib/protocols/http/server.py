@@ -222,9 +222,13 @@ class _Request(http_server.HTTPRequest):
             status = "501 Not Implemented"
         if content is None:
             super().simple_response(status, msg)
-            return
+        else:
+            self._answer_with(str(status), *content(int(str(status)[:3]), msg))
+        if is_body:
+            self.conn.socket.linger()
+
+    def _answer_with(self, status: str, kind: str, body: bytes) -> None:
         self.close_connection = True
-        kind, body = content(int(str(status)[:3]), msg)
         lines = [
             f"{self.server.protocol} {status}",
             f"Content-Type: {kind}",

@@ -19,6 +19,10 @@ from cheroot.ssl import Adapter
 from ganeti.protocols.http import limits
 
 _FOREVER: Final = float("inf")
+#: Seconds that a connection lasts after a refusal while its request still comes, and
+#: bytes of it that are discarded at a time.
+_LINGER_S: Final = 2.0
+_LINGER_SIZE: Final = 256 * 1024
 #: Longest head and part of a body, in bytes, that are joined: a record of TLS.
 _JOINED: Final = 16 * 1024
 
@@ -141,6 +145,20 @@ class ServerSocket(ABC):
     def getsockname(self) -> Any:
         """Return the local address."""
         return self._sock.getsockname()
+
+    def linger(self) -> None:
+        """Discard what the peer still sends, for a limited time, after the last answer.
+
+        Closing at once would reset the connection, and the peer might not receive the
+        answer, as RFC 9112, section 9.6, describes.
+        """
+        end = time.monotonic() + _LINGER_S
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_WR)
+            while (left_s := end - time.monotonic()) > 0:
+                self._wait(select.POLLIN, left_s)
+                if not self._sock.recv(_LINGER_SIZE):
+                    return
 
     def shutdown(self, how: int = socket.SHUT_RDWR) -> None:
         """Shut down the socket."""

@@ -113,6 +113,16 @@ def test_errors_have_the_form_of_the_server():
     assert b'"code": 413' in large
 
 
+def test_the_rest_of_a_refused_body_does_not_reset_the_connection(monkeypatch):
+    monkeypatch.setattr(sockets, "_LINGER_S", 60)
+    with serving(max_body=4) as made, socket.create_connection(made.bind_addr) as sock:
+        sock.sendall(post("/a", "Content-Length: 9"))
+        answer = b"".join(iter(lambda: sock.recv(65536), b""))
+        assert answer.startswith(b"HTTP/1.1 413 ")
+        for byte in b"123456789":
+            sock.sendall(bytes([byte]))
+
+
 def test_headers_have_a_limit():
     with serving() as made:
         fine = talk(made, post("/a", "Content-Length: 0", f"X: {'x' * 60_000}"))
