@@ -12,6 +12,7 @@ from ganeti.base.constants import versions
 
 TOP = pathlib.Path(__file__).parents[3]
 FRAGMENTS = sorted((TOP / "doc" / "news.d").glob("*.*.rst"))
+MARKER = ".. towncrier release notes start\n"
 KINDS = {"feature": "New", "change": "Changed", "fix": "Fixed", "removal": "Removed"}
 
 
@@ -74,7 +75,10 @@ def copy(tmp_path):
 
 def test_a_release_moves_all_fragments_into_the_news(copy):
     fragments = copy / "doc" / "news.d"
-    (fragments / "gone.removal.rst").write_text("``gnt-old`` is removed.\n")
+    for kind in KINDS:
+        (fragments / f"sample.{kind}.rst").write_text(f"``gnt-{kind}`` is\nnamed.\n")
+    texts = {path.name: path.read_text() for path in fragments.glob("*.*.rst")}
+    head, marker, earlier = (copy / "NEWS").read_text().partition(MARKER)
     subprocess.run(
         ["autotools/make-news"],
         cwd=copy,
@@ -83,12 +87,14 @@ def test_a_release_moves_all_fragments_into_the_news(copy):
         check=True,
     )
     text = (copy / "NEWS").read_text()
-    unwrapped = " ".join(text.split())
-    for path in FRAGMENTS:
-        assert " ".join(path.read_text().split()) in unwrapped, path.name
-    titles = [KINDS[name] for name in KINDS]
-    headings = re.findall(r"^(\w+)\n~+$", text, re.MULTILINE)
-    assert headings == [title for title in titles if title in headings]
-    assert "- ``gnt-old`` is removed." in text
-    assert f"Ganeti {versions.RELEASE_VERSION} (" in text
+    assert text.startswith(head + marker)
+    assert text.endswith(earlier.lstrip())
+    added = text.removeprefix(head + marker).removesuffix(earlier.lstrip())
+    unwrapped = " ".join(added.split())
+    for name, fragment in texts.items():
+        assert f"- {' '.join(fragment.split())}" in unwrapped, name
+    headings = re.findall(r"^(\w+)\n~+$", added, re.MULTILINE)
+    assert headings == list(KINDS.values())
+    assert f"Ganeti {versions.RELEASE_VERSION} (" in added
+    assert added.endswith("\n\n")
     assert {path.name for path in fragments.iterdir()} == {"README", "template.rst"}
