@@ -60,11 +60,11 @@ class Account(paramiko.ServerInterface):
         if answer is None:
             return  # it hangs
         code, stdout, stderr = answer
-        with contextlib.suppress(OSError):  # the client may hang up
+        # The client may hang up, which the library also reports as the end of a file.
+        with contextlib.suppress(OSError, EOFError), contextlib.closing(channel):
             channel.sendall(stdout)
             channel.sendall_stderr(stderr)
             channel.send_exit_status(code)
-        channel.close()
 
 
 class Handle(paramiko.SFTPHandle):
