@@ -14,6 +14,7 @@ import pytest
 from fakes import guests
 from fakes.patience import PATIENCE_S, has_ended, job_status, until
 from ganeti.daemons.masterd import service
+from ganeti.node.hypervisor.kvm.qmp import Qmp
 
 pytestmark = pytest.mark.daemon
 GUEST = "drill.vc.test"
@@ -157,15 +158,24 @@ def running_jobs(cluster):
 
 
 def sending(cluster):
-    """Return the emulators once the transfer has begun."""
+    """Return the emulators once the transfer has begun.
+
+    If the source ends before, the target waits for data that never comes, and its
+    emulator stays until somebody cleans up.
+    """
     actual = both(cluster)
     if actual is None:
         return None
-    jobs = running_jobs(cluster)
-    if not jobs:
-        return None
-    info = cluster.check("gnt-job", "info", jobs[-1])
-    return actual if "* migrating instance to" in info else None
+    with monitor(cluster) as qmp:
+        return (
+            actual if qmp.execute("query-migrate").get("status") == "active" else None
+        )
+
+
+def monitor(cluster):
+    """Return a session with the emulator that sends."""
+    path = cluster.file(f"/var/run/ganeti/kvm-hypervisor/ctrl/{GUEST}.qmp", "node2")
+    return Qmp(str(path), GUEST)
 
 
 def migrate(cluster):
@@ -254,10 +264,7 @@ def test_the_next_master_daemon_goes_on_with_a_migration(cluster, guest, end):
 
 def speed_up_transfer(cluster):
     """Raise the bandwidth of the transfer under way, as an administrator can."""
-    from ganeti.node.hypervisor.kvm.qmp import Qmp
-
-    path = cluster.file(f"/var/run/ganeti/kvm-hypervisor/ctrl/{GUEST}.qmp", "node2")
-    with Qmp(str(path), GUEST) as qmp:
+    with monitor(cluster) as qmp:
         values = {"max-bandwidth": 256 << 20, "downtime-limit": 500}
         qmp.execute("migrate-set-parameters", values)
 
