@@ -4,7 +4,7 @@ One run has two parts. The global part (`node_part`, `master_part`) looks after 
 daemons of its node and, on the master, starts one child process per node group. A child
 (`group_part`) restarts instances and activates disks of its group.
 
-``decisions`` and ``records`` are pure: what the master reports goes in, verdicts with
-their reasons come out. The other modules query, submit jobs and write files.
+``ganeti.decisions.watching`` gives verdicts, with their reasons, on what the master
+reports. The modules here query, submit jobs and write files.
 Specified by the manual page ganeti-watcher(8).
 """

@@ -1,5 +1,5 @@
-"""The maintenance daemon: polls the agents of the nodes and plays rounds.
+"""The maintenance daemon: its status and metrics over HTTP.
 
 What a round decides is `ganeti.decisions.repair.rounds`; the master daemon stores the
-state and runs the jobs. This package asks, checks answers, and serves the status.
+state and runs the jobs; ``ganeti.automation.maintenance`` plays the rounds.
 """

@@ -1,8 +1,8 @@
 """The master daemon and its parts: store, queue, engine, queries, LUXI.
 
 `build` creates a `Service` from `MasterDeps`, so a simulation runs the same code.
-`calls` registers the LUXI methods; `startup` decides whether this node may be master.
-Reading the environment, forking and signals belong to `ganeti.daemons`.
+`methods.calls` registers the LUXI methods; `startup` decides whether this node may be
+master. Reading the environment, forking and signals belong to `ganeti.daemons`.
 """
 
 from ganeti.daemons.masterd.deps import MasterDeps

@@ -1,9 +1,8 @@
 """The job queue: states, scheduling, workers, waiting, archive.
 
-A job whose id was returned survives any crash. `state`, `transitions`, `attempts`,
-`depends` and `filters` decide; `JobQueue` keeps jobs in the store, passes them to
-worker threads when they may run, and notifies waiting clients. The execution of opcodes
-does not belong here, see `Executor`.
+A job whose id was returned survives any crash. ``ganeti.decisions.jobs`` decides;
+`JobQueue` keeps jobs in the store, passes them to worker threads when they may run, and
+notifies waiting clients. The execution of opcodes does not belong here, see `Executor`.
 """
 
 from ganeti.decisions.jobs.entry import Known

@@ -1,8 +1,8 @@
 """The client of the remote API with the documented names of Ganeti's Python client.
 
-Programs written for ``ganeti.protocols.rapi`` work unmodified: module, class, methods,
-arguments, errors and constants have the documented names. New programs should use
-`ganeti.protocols.rapi.modern`, which has typed results and verifies certificates by
+Programs import it as ``ganeti.rapi.client`` and work unmodified: module, class,
+methods, arguments, errors and constants have the documented names. New programs should
+use ``ganeti.rapi.modern``, which has typed results and verifies certificates by
 default.
 
 Only libraries are imported here, nothing of the server and of the master, so a client
