@@ -8,6 +8,8 @@ know. ``EXIT_CODE`` is what a command exits with when the error reaches its user
 
 from typing import Any, ClassVar
 
+from ganeti.base.constants import ecodes
+
 
 class GenericError(Exception):
     """Root of all errors that a protocol may carry."""
@@ -215,6 +217,11 @@ class OpPrereqError(GenericError):
 
     Arguments: msg, ecode.
     """
+
+
+def refusal(text: str, code: str = ecodes.ECODE_INVAL) -> OpPrereqError:
+    """Return the error for a request that is wrong, or cannot be done now."""
+    return OpPrereqError(text, code)
 
 
 class OpResultError(GenericError):

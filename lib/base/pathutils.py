@@ -8,7 +8,7 @@ imports this module first, so it imports little.
 
 import os
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ganeti import _buildconf
 from ganeti.base import errors
@@ -238,3 +238,36 @@ def from_environ(environ: Mapping[str, str]) -> Paths:
             _WRONG_ENVIRONMENT,
         )
     return Paths(root=root, hostname=name)
+
+
+#: They, and directories below them, never hold disks.
+SYSTEM_DIRECTORIES: Final = frozenset(
+    {
+        "/boot",
+        "/dev",
+        "/etc",
+        "/home",
+        "/proc",
+        "/root",
+        "/sys",
+        *(
+            f"{prefix}/{name}"
+            for prefix in ("", "/usr", "/usr/local")
+            for name in ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
+        ),
+    }
+)
+
+
+def system_directory_around(path: str) -> str | None:
+    """Return the system directory that a normalised path is or is in, if any."""
+    # Few commands ask, and this import loads a dozen modules.
+    from pathlib import PurePosixPath
+
+    plain = PurePosixPath(path)
+    if plain in (PurePosixPath(), PurePosixPath("/")):
+        return "/"
+    return next(
+        (name for name in sorted(SYSTEM_DIRECTORIES) if plain.is_relative_to(name)),
+        None,
+    )

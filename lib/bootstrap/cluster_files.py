@@ -8,14 +8,15 @@ import glob
 import os
 from typing import Final
 
-from ganeti.base.constants.protocols import ssconf as ssconf_constants
 from ganeti.base.pathutils import Paths
+from ganeti.protocols.ssconf import FILEPREFIX
 
 _PATTERNS: Final = (
     "server.pem",
     "server-key.pem",
     "client.pem",
     "client.pem.key",
+    # The next certificate of a node waits there during a renewal.
     "client.pem.tmp",
     "rapi.pem",
     "spice.pem",
@@ -31,12 +32,13 @@ _PATTERNS: Final = (
     "config.data",
     # With its journal, and copies that upgrades and repairs keep beside it.
     "store.db*",
-    f"{ssconf_constants.FILEPREFIX}*",
+    f"{FILEPREFIX}*",
 )
 
 
 def of_node(paths: Paths) -> list[str]:
     """Return the paths of the cluster files that exist on this node."""
+    # The root of a virtual node may have characters that a pattern would expand.
     top = glob.escape(paths.data_dir)
     return [
         path for pattern in _PATTERNS for path in glob.glob(os.path.join(top, pattern))

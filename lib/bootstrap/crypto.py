@@ -1,12 +1,21 @@
-"""Keys and certificates of a new cluster, and their renewal on this node."""
+"""Keys and certificates of a new cluster, and their renewal on this node.
 
+The note of a renewal that is not complete is on the node that makes the new
+certificate, from before the first file is replaced until the end, and the nodes may
+have different authorities then. It has digests of ``server.pem`` before and after: a
+node whose file is neither has got it by a later renewal, made on another node because
+this one was lost, and its note is outdated.
+"""
+
+import contextlib
+import hashlib
 from typing import Final
 
 from ganeti.base.filesystem import files
 from ganeti.base.pathutils import Paths
 from ganeti.base.tls import authority, x509
 from ganeti.model.objects import Cluster, Node
-from ganeti.protocols.ssh import authorized_keys, host_keys, keys, known_hosts, pubkeys
+from ganeti.protocols.ssh import authorized_keys, host_keys, keys
 
 RAPI_PEM: Final = "rapi.pem"
 SPICE_PEM: Final = "spice.pem"
@@ -33,6 +42,7 @@ def write_spice(paths: Paths, cluster_name: str) -> None:
     """Write a new self-signed certificate of SPICE consoles, and its CA file."""
     pair = x509.create_service(cluster_name)
     files.write_file(paths.data(SPICE_PEM), pair.pem, mode=0o440)
+    # It is self-signed, so viewers check it with the certificate itself.
     files.write_file(paths.data(SPICE_CA_PEM), pair.certificate_pem, mode=0o440)
 
 
@@ -81,11 +91,14 @@ def authorized_keys_path(paths: Paths) -> str:
     return f"{paths.root_ssh_dir}/authorized_keys"
 
 
-def set_up_ssh(paths: Paths, *, uuid: str, kind: str, bits: int) -> None:
+def set_up_ssh(
+    paths: Paths, undo: contextlib.ExitStack, *, uuid: str, kind: str, bits: int
+) -> None:
     """Authorize the first node's key on the node itself, and record the key."""
-    pair = ensure_root_key(paths, kind, bits)
-    authorized_keys.add(authorized_keys_path(paths), [pair.public])
-    pubkeys.update(
+    pair, path = ensure_root_key(paths, kind, bits), authorized_keys_path(paths)
+    if authorized_keys.add(path, [pair.public]):
+        undo.callback(authorized_keys.remove, path, [pair.public])
+    authorized_keys.update_node_keys(
         paths.data(PUBLIC_KEYS), "replace_or_add", {uuid: [pair.public.strip()]}
     )
 
@@ -96,9 +109,53 @@ def write_known_hosts(paths: Paths, cluster: Cluster, node: Node) -> None:
     If the cluster does not manage SSH keys, all nodes are expected to have the RSA host
     key of the first one.
     """
-    known_hosts.write(
+    host_keys.write_known_hosts(
         paths.data(KNOWN_HOSTS),
         cluster.cluster_name,
         host_keys.shared(cluster, [node]),
         {node.name: node.ssh_host_keys},
     )
+
+
+_MODE = 0o600
+_MAX_BYTES = 4096
+
+
+def _note_path(paths: Paths) -> str:
+    return paths.data("renewing-certificates")
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _present(paths: Paths) -> str:
+    """Return the digest of the cluster certificate; of no file if it is missing."""
+    try:
+        return _digest(files.read_file(paths.server_pem))
+    except FileNotFoundError:
+        return _digest(b"")
+
+
+def write_renewal_note(paths: Paths, new: bytes) -> None:
+    """Leave the note, before the file gets its new content."""
+    text = f"{_present(paths)}\n{_digest(new)}\n"
+    files.write_file(_note_path(paths), text.encode(), mode=_MODE)
+
+
+def has_renewal_note(paths: Paths) -> bool:
+    """Return whether there is a note that is not outdated.
+
+    Releases before this one left an empty one, which counts.
+    """
+    try:
+        text = files.read_file(_note_path(paths), max_size=_MAX_BYTES).decode()
+    except FileNotFoundError:
+        return False
+    digests = text.split()
+    return not digests or _present(paths) in digests
+
+
+def remove_renewal_note(paths: Paths) -> None:
+    """Remove the note: this node has the files that all others have, too."""
+    files.remove_file(_note_path(paths))

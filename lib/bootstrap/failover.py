@@ -14,26 +14,27 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from ganeti import store
-from ganeti.automation.failover import etcd_failover, master_name
+from ganeti.automation import new_master
 from ganeti.base import errors
 from ganeti.base.clock import Clock
 from ganeti.base.constants import ecodes
+from ganeti.base.errors import refusal
 from ganeti.base.net import netutils
 from ganeti.base.pathutils import Paths
 from ganeti.base.process import Runner
 from ganeti.base.tls import authority
+from ganeti.bootstrap.jobs import wait_until
 from ganeti.bootstrap.options import Feedback
-from ganeti.bootstrap.waiting import wait_until
 from ganeti.decisions.quorum import Term
 from ganeti.master import config
 from ganeti.model.objects import Node, Snapshot
 from ganeti.node.services import Services
 from ganeti.operations import master_ip
 from ganeti.protocols import luxi, rpc
-from ganeti.protocols.rpc import voting
+from ganeti.protocols.rpc import calls, voting
 from ganeti.protocols.ssconf import SimpleStore
 from ganeti.store import Document, choice
-from ganeti.store.copies import network_elections as elections
+from ganeti.store.copies import election
 from ganeti.store.copies.election import Survey
 from ganeti.store.etcd import Claim, Servers
 from ganeti.store.numbers import LAST_JOB
@@ -130,6 +131,7 @@ def fail_over(
     """
     plan = _plan(paths)
     servers = choice.read(paths)
+    # The servers know who leads, so nodes do not vote and copies are not compared.
     if servers is not None:
         return _fail_over_in_etcd(
             plan,
@@ -141,8 +143,8 @@ def fail_over(
             feedback=feedback,
         )
     silent = _check_nodes(plan, paths, options, feedback)
-    with elections.asking(paths) as ask:
-        elector = elections.elector(paths, plan.own.uuid, ask, silent)
+    with election.asking(paths) as ask:
+        elector = election.elector(paths, plan.own.uuid, ask, silent)
         accept_loss = _check_copies(elector.survey(), options, feedback)
         try:
             term, _result = elector.elect(is_takeover=True, accept_loss=accept_loss)
@@ -150,6 +152,7 @@ def fail_over(
             raise errors.OpExecError(
                 f"{err}. This command can be repeated, on this node or another one"
             ) from err
+    # Nobody waits for these once more, neither below nor in the daemons that start.
     plan = dataclasses.replace(plan, silent=silent | elector.silent)
     words = _words(options, plan, accept_loss=accept_loss)
     plan = _take_over(
@@ -162,11 +165,14 @@ def fail_over(
     )
     runner = rpc.NetworkRunner(lambda: plan.snapshot, paths, None)
     try:
+        # Before the start, which activates the address of the cluster here: two
+        # machines must not have it.
         _stop_old(plan, runner, feedback)
         is_clean = _wait_for_old_address(plan, clock, feedback)
     finally:
         runner.close()
     feedback("Starting the master daemons on this node")
+    # Not by a call of the node daemon, which has no place for these options.
     Services(paths, process).start_master(*words, silent=plan.silent)
     return _wait_for_master(plan, paths, clock, feedback) and is_clean
 
@@ -179,23 +185,21 @@ def plan(paths: Paths, options: FailoverOptions, *, feedback: Feedback) -> list[
     """
     failover = _plan(paths)
     if choice.is_etcd(paths):
-        return _steps_in_etcd(failover)
+        return [
+            (
+                f"take the leadership in etcd from {failover.old_name}, which ends its"
+                " master daemon"
+            ),
+            *_common_steps(failover),
+        ]
     silent = _check_nodes(failover, paths, options, feedback)
-    with elections.asking(paths) as ask:
-        elector = elections.elector(paths, failover.own.uuid, ask, silent)
+    with election.asking(paths) as ask:
+        elector = election.elector(paths, failover.own.uuid, ask, silent)
         _check_copies(elector.survey(), options, feedback)
     return [
         "get the promise of a new term from a majority of the master candidates",
         "adopt their newest copy of the configuration and the jobs",
         *_common_steps(failover),
-    ]
-
-
-def _steps_in_etcd(plan: _Plan) -> list[str]:
-    old = plan.old_name
-    return [
-        f"take the leadership in etcd from {old}, which ends its master daemon",
-        *_common_steps(plan),
     ]
 
 
@@ -225,9 +229,9 @@ def _fail_over_in_etcd(
     is_certain: bool,
     feedback: Feedback,
 ) -> bool:
-    """Do the steps of `_steps_in_etcd`; see `fail_over`."""
+    """Move the role by the leadership in etcd; see `fail_over`."""
     feedback(f"Setting master to {plan.own.name}, old master: {plan.old_name}")
-    leading = etcd_failover.lead(
+    leading = new_master.lead(
         paths,
         clock,
         servers,
@@ -274,13 +278,16 @@ def _plan(paths: Paths) -> _Plan:
         )
     own = snapshot.nodes[uuid]
     names = [snapshot.nodes[snapshot.cluster.master_node].name]
+    # The copy and the ssconf files name different nodes after a failover that was
+    # interrupted between the two.
     names.append(SimpleStore(paths).master_node())
     old_name = next((name for name in names if name != own.name), None)
+    # A node that is recorded and serves nobody goes on: an earlier failover ended
+    # before the daemons had started.
     if own.name in names and is_serving(paths):
-        raise errors.OpPrereqError(
+        raise refusal(
             f"{own.name} is the master already; run this on the node that is to become"
-            " the master",
-            ecodes.ECODE_INVAL,
+            " the master"
         )
     if not own.master_candidate:
         names = sorted(n.name for n in snapshot.nodes.values() if n.master_candidate)
@@ -289,7 +296,7 @@ def _plan(paths: Paths) -> _Plan:
             f" {', '.join(names)}",
             ecodes.ECODE_STATE,
         )
-    master_name.check_start(paths, own)
+    new_master.check_start(paths, own)
     old_uuid = None if old_name is None else snapshot.uuid_of("nodes", old_name)
     return _Plan(snapshot, own, snapshot.nodes[old_uuid] if old_uuid else None)
 
@@ -304,6 +311,8 @@ def _check_nodes(
     """
     if options.no_voting:
         return frozenset()
+    # With an ended certificate every node would only count as silent; this error names
+    # the command that helps.
     authority.check_ends(paths.server_pem, paths.client_pem)
     nodes = plan.snapshot.nodes
     runner = rpc.NetworkRunner(lambda: plan.snapshot, paths, None)
@@ -329,9 +338,11 @@ def _check_nodes(
     counts = Counter(vote for vote in votes.values() if vote)
     winner, number = counts.most_common(1)[0]
     known = SimpleStore(paths).master_node()
-    # After an interrupted failover, some nodes already name this one, or as many name
-    # one as another; then no node's files prove those of others to be outdated.
-    if winner not in {known, plan.own.name} and number * 2 > counts.total():
+    # After an interrupted failover, some nodes already name this one, perhaps this node
+    # alone, whose copy still names the old master; or as many name one as another. Then
+    # no node's files prove those of others to be outdated.
+    expected = {known, plan.own.name, plan.old_name}
+    if winner not in expected and number * 2 > counts.total():
         raise errors.OpPrereqError(
             f"most nodes name {winner} as the master, this node names {known}: its"
             f" ssconf files are outdated; run 'gnt-cluster redist-conf' there",
@@ -384,6 +395,8 @@ def _take_over(
         The plan with the changed configuration.
     """
     feedback(f"Setting master to {plan.own.name}, old master: {plan.old_name}")
+    # The store sends to the copies by the runner, and the runner needs the term of the
+    # store; so the runner is set later.
     late, higher = rpc.LateRunner(), config.HigherNumbers()
     opened = store.open_master(
         paths.store_db,
@@ -393,6 +406,8 @@ def _take_over(
         term=elected.term,
         settings=store.CommitSettings(
             accept_loss=elected.accept_loss,
+            # The master daemon would wait for a majority; a command reports that there
+            # is none. Nodes that were just asked are not waited for a second time.
             is_patient=False,
             on_higher=higher.note,
             silent=plan.silent,
@@ -403,11 +418,15 @@ def _take_over(
         late.set(runner)
         cfg = config.Config(opened, clock)
         with (
-            master_name.recorded_here(paths, opened.snapshot(), plan.own),
+            # The names in files come before the store: once the store names a node
+            # whose file does not, no master daemon starts on either node.
+            new_master.recorded_here(paths, opened.snapshot(), plan.own),
             _named_by_others(plan, runner, needs_votes=needs_votes, feedback=feedback),
             _recording(cfg, opened, elected) as edit,
         ):
             edit.update_cluster(master_node=plan.own.uuid)
+        # Only an acknowledged group of the new term makes the adopted history safe:
+        # rule 4 of `ganeti.decisions.quorum`.
         opened.commit([Document("meta", "term", str(elected.term).encode())])
         if opened.read("meta", "drain") is not None:
             feedback("The job queue was drained; it accepts jobs again")
@@ -431,7 +450,9 @@ def _recording(
     """Return the edit that is the first group of the new term."""
     if not elected.accept_loss:
         return cfg.edit(_OWNER)
-    loss = config.accepted_loss
+    # In the first group of the term: if a later commit were cut off, the next failover
+    # would give ids of lost jobs to other jobs.
+    loss = config.higher_numbers
     return cfg.edit(_OWNER, skipped=loss.SKIPPED_SERIALS, also=[loss.job_ids(opened)])
 
 
@@ -457,6 +478,8 @@ def _named_by_others(
     Raises:
         OpExecError: too few would vote for the new master; the block was not entered.
     """
+    # This node is counted without a call: its files name it already, see
+    # `recorded_here`.
     named = 1 + _send_name(plan, plan.own.name, runner, feedback)
     try:
         if needs_votes:
@@ -469,6 +492,7 @@ def _named_by_others(
 
 
 def _require_votes(plan: _Plan, named: int) -> None:
+    # Of all nodes: the vote of the master daemon counts those that are offline, too.
     if named * 2 <= len(plan.snapshot.nodes):
         raise errors.OpExecError(
             f"only {named} of {len(plan.snapshot.nodes)} nodes can record"
@@ -494,8 +518,10 @@ def _send_name(plan: _Plan, master: str, runner: rpc.Runner, feedback: Feedback)
             )
         else:
             online.append(uuid)
-    values = {master_name.KEY: master}
-    answers = runner.call("write_ssconf_files", online, [values], timeout_s=_CALL_S)
+    values = {new_master.KEY: master}
+    answers = runner.call_nodes(
+        online, calls.write_ssconf_files(values), timeout_s=_CALL_S
+    )
     failed = [answer for answer in answers.values() if answer.failed]
     for answer in failed:
         feedback(f"Warning: {answer.describe('cannot record the master')}")
@@ -513,17 +539,19 @@ def _stop_old(plan: _Plan, runner: rpc.Runner, feedback: Feedback) -> None:
     steps = (
         (
             "cannot deactivate the master's address",
-            runner.call_one(
-                "node_deactivate_master_ip",
+            runner.call_node(
                 plan.old.uuid,
-                master_ip.parameters(cluster),
-                cluster.use_external_mip_script,
+                calls.node_deactivate_master_ip(
+                    master_ip.parameters(cluster), cluster.use_external_mip_script
+                ),
                 timeout_s=_CALL_S,
             ),
         ),
         (
             "cannot stop the master daemons",
-            runner.call_one("node_stop_master", plan.old.uuid, timeout_s=_CALL_S),
+            runner.call_node(
+                plan.old.uuid, calls.node_stop_master(), timeout_s=_CALL_S
+            ),
         ),
     )
     for problem, answer in steps:
@@ -535,6 +563,8 @@ def _wait_for_old_address(plan: _Plan, clock: Clock, feedback: Feedback) -> bool
     address, port = plan.snapshot.cluster.master_ip, rpc.node_port()
 
     def is_gone() -> bool:
+        # On a virtual node every address refuses connections, so only an accepted one
+        # shows that the address is in use.
         return not netutils.tcp_ping(
             address, port, timeout_s=_PING_S, live_port_needed=True
         )

@@ -1,14 +1,17 @@
-"""Submission of a job over LUXI, and waiting for its end."""
+"""Submission of a job over LUXI, and waiting: for its end, or for a condition."""
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ganeti.base import errors
-from ganeti.base.constants import timeouts
+from ganeti.base.clock import Clock
 from ganeti.base.pathutils import Paths
 from ganeti.bootstrap.options import Feedback
 from ganeti.model import opcodes
 from ganeti.protocols import luxi
+
+_DEFAULT_WFJC_TIMEOUT: Final = 60
 
 #: Status of jobs that have ended.
 ENDED: Final = frozenset({"success", "error", "canceled"})
@@ -48,7 +51,7 @@ def wait(client: luxi.Client, job: int, feedback: Feedback) -> list[Any]:
     values: list[Any] | None = None
     serial: int | None = None
     while values is None or values[0] not in ENDED:
-        limit = timeouts.DEFAULT_WFJC_TIMEOUT
+        limit = _DEFAULT_WFJC_TIMEOUT
         answer = client.call(
             "WaitForJobChange", [job, list(_FIELDS), values, serial, limit]
         )
@@ -86,3 +89,24 @@ def _raise_failure(job: int, values: Sequence[Any]) -> None:
             known = errors.decode(result)
             raise known if known is not None else errors.OpExecError(str(result))
     raise errors.OpExecError(f"job {job}: ended as {status}")
+
+
+_FIRST_PAUSE_S: Final = 1.0
+_GROWTH: Final = 1.5
+_LONGEST_PAUSE_S: Final = 5.0
+
+
+def wait_until(
+    condition: Callable[[], bool], clock: Clock, *, timeout_s: float
+) -> bool:
+    """Poll a condition; return whether it became true before the timeout."""
+    deadline = clock.monotonic() + timeout_s
+    pause = _FIRST_PAUSE_S
+    while not condition():
+        left = deadline - clock.monotonic()
+        if left <= 0:
+            return False
+        # Nobody sets the event: this is a sleep by a clock that can be virtual.
+        clock.wait(threading.Event(), min(pause, left))
+        pause = min(pause * _GROWTH, _LONGEST_PAUSE_S)
+    return True

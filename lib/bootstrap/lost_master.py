@@ -15,8 +15,9 @@ from ganeti import store
 from ganeti.base import errors
 from ganeti.base.clock import Clock
 from ganeti.base.constants import ecodes
+from ganeti.base.errors import refusal
 from ganeti.base.pathutils import Paths
-from ganeti.bootstrap.stores import store_access
+from ganeti.bootstrap import store_access
 from ganeti.decisions import quorum
 from ganeti.master import config
 from ganeti.model.objects import Snapshot
@@ -37,6 +38,7 @@ def caller(paths: Paths) -> str:
     snapshot = store.read_snapshot(paths.store_db)
     servers = choice.read(paths)
     if servers is not None:
+        # There the renewal would take the leadership from a master that works.
         raise _refused_in_etcd(servers, snapshot)
     uuid = snapshot.uuid_of("nodes", paths.hostname)
     if uuid is None or not snapshot.nodes[uuid].master_candidate:
@@ -93,6 +95,8 @@ def lost_candidates(paths: Paths, given: Sequence[str], own: str) -> dict[str, s
             problem = "unknown node"
         elif node.uuid == own:
             problem = "is this node"
+        # Before the flag `offline`: an interrupted run has set the flag, and the copy
+        # of the node still counts until the candidate set is settled.
         elif node.uuid in counting.everyone:
             lost[node.uuid] = node.name
             continue
@@ -100,7 +104,7 @@ def lost_candidates(paths: Paths, given: Sequence[str], own: str) -> dict[str, s
             continue
         else:
             problem = "is not a master candidate"
-        raise errors.OpPrereqError(f"{_OPTION}: {word}: {problem}", ecodes.ECODE_INVAL)
+        raise refusal(f"{_OPTION}: {word}: {problem}")
     return lost
 
 
@@ -148,6 +152,7 @@ def check_copies(
     counts = f"{len(reached)} of {len(candidates)} master candidates can be reached"
     if lost:
         others = sorted(candidates[uuid] for uuid in candidates.keys() - reached - lost)
+        # Only then nothing but the copies of lost nodes is missing.
         if not is_enough and not others:
             return
         problem = (
@@ -181,7 +186,7 @@ def recording(
     with store_access.opened(paths, clock, own, is_takeover=True, lost=lost) as engine:
         loss: dict[str, Any] = {}
         if lost:
-            left_out = config.accepted_loss
+            left_out = config.higher_numbers
             loss = {
                 "skipped": left_out.SKIPPED_SERIALS,
                 "also": [left_out.job_ids(engine)],

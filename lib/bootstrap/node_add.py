@@ -6,28 +6,30 @@ import functools
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from cryptography.hazmat.primitives import serialization
 
 from ganeti.base import errors, process
-from ganeti.base.constants import daemons, ecodes, network, versions
-from ganeti.base.constants.protocols import ssh as constants
+from ganeti.base.constants import daemons, ecodes, misc, versions
+from ganeti.base.constants.protocols import ssh
+from ganeti.base.errors import refusal
 from ganeti.base.filesystem import files
 from ganeti.base.net import netutils
 from ganeti.base.pathutils import Paths
 from ganeti.base.tls import authority, x509
-from ganeti.bootstrap import crypto, port_checks, service_checks
+from ganeti.bootstrap import crypto, machine_checks
 from ganeti.bootstrap.init import bridge, checks
 from ganeti.bootstrap.options import Feedback, Joined, JoinRequest
 from ganeti.protocols import luxi, rpc
+from ganeti.protocols.rpc import calls
 from ganeti.protocols.ssconf import SimpleStore
-from ganeti.protocols.ssh import account, authorized_keys, host_keys, keys, pubkeys
+from ganeti.protocols.ssh import account, authorized_keys, host_keys, keys
 from ganeti.protocols.ssh import client as ssh_client
 
-#: Seconds to wait until the node daemon answers.
-ANSWER_TIMEOUT_S: Final = 10.0
+#: Seconds to wait until the node daemon answers; a slow machine needs many to load it.
+ANSWER_TIMEOUT_S: Final = 60.0
 _RETRY_S: Final = 0.05
 #: Seconds without output after which a tool counts as stuck.
 TOOL_TIMEOUT_S: Final = 120.0
@@ -67,7 +69,7 @@ class _ClusterState:
     """Properties of the cluster, as the master daemon reports them.
 
     ``nodes``: full name -> name, uuid, pip, sip and role. ``bridge``: of guests by
-    default, empty if their NICs use none.
+    default, empty if their NICs use none. ``migration_ports``: of live migration.
     """
 
     cluster_name: str
@@ -77,6 +79,7 @@ class _ClusterState:
     ssh_key_bits: int
     nodes: Mapping[str, Mapping[str, Any]]
     bridge: str
+    migration_ports: Sequence[int]
 
 
 def join(
@@ -109,18 +112,22 @@ def join(
         port = request.ssh_port or _ssh_port(client, request.group, paths)
     open_shell = connect or _ssh_connect(paths, request, state)
     target = NewNode(name, address, port)
-    message = _daemon_message(paths, state, target, request)
+    recorded = state.nodes.get(name, {}).get("uuid")
+    message = daemon_message(paths, state.cluster_name, name, recorded)
+    message["debug"] = request.debug
     preparation = _Preparation(paths, state, message, open_shell)
     try:
         target = _set_up(preparation, target, request, feedback)
         feedback(f"Waiting for the node daemon of {name}")
         _wait_for_node_daemon(paths, target)
     except BaseException:
+        # An interruption, too: the cluster does not know the machine, so nobody else
+        # would take back what it has got.
         preparation.undo(feedback)
         raise
-    recorded = target.host_keys if state.modify_ssh_setup else None
+    kept_keys = target.host_keys if state.modify_ssh_setup else None
     undo = functools.partial(preparation.undo, feedback)
-    return Joined(name, address, secondary_ip, recorded, undo)
+    return Joined(name, address, secondary_ip, kept_keys, undo)
 
 
 def _set_up(
@@ -134,11 +141,15 @@ def _set_up(
     name, address = target.name, target.address
     shell = preparation.open_shell(target)
     if request.readd:
+        # A node that was offline while the authority was renewed would refuse the
+        # present one.
         _forget_authority(paths, shell, target)
     if state.modify_ssh_setup:
         feedback(f"Preparing SSH on node {name}")
         with contextlib.closing(shell):
             target = _with_host_keys(paths, shell, target)
+            # Before the keys of the candidates are added: an undo leaves those that
+            # could log in already.
             preparation.keep_logins(shell, target)
             preparation.begin(target, request)
             _prepare(paths, state, shell, target, request)
@@ -153,16 +164,14 @@ def _set_up(
                 feedback=feedback,
             )
         _run_tool(paths, shell, target, "node-daemon-setup", preparation.message)
-        for warning in service_checks.warnings(paths, shell, host=name):
+        master = str(state.nodes[state.master_node]["pip"])
+        for warning in machine_checks.boot_warnings(paths, shell, host=name):
             feedback(warning)
-        master = port_checks.Machine(
-            state.master_node, str(state.nodes[state.master_node]["pip"])
-        )
-        for warning in port_checks.warnings(
+        for warning in machine_checks.port_warnings(
             shell,
-            port_checks.Machine(name, address),
-            master,
-            port_checks.of_nodes(target.port),
+            machine_checks.Machine(name, address),
+            machine_checks.Machine(state.master_node, master),
+            machine_checks.of_nodes(target.port, state.migration_ports),
         ):
             feedback(warning)
     return target
@@ -223,11 +232,14 @@ class _Preparation:
 
     def _take_back(self, shell: Shell, target: NewNode, feedback: Feedback) -> None:
         with luxi.Client.of_node(self.paths) as client:
+            # The job may have been done although its end was not seen.
             if target.name in _ask_master(client).nodes:
                 return
         path = account.path_on(self.paths, target.name, self.paths.client_pem)
         is_set_up = not shell.run(["test", "-e", path], timeout_s=TOOL_TIMEOUT_S).failed
-        given = self.message.get(constants.NDS_NODE_CERTIFICATE, "")
+        given = self.message.get(ssh.NDS_NODE_CERTIFICATE, "")
+        # Each request makes a key of its own; a file with another one is not of this
+        # request.
         argv = ["cmp", "-s", "-", path]
         if is_set_up and shell.run(argv, stdin=given, timeout_s=TOOL_TIMEOUT_S).failed:
             return
@@ -240,8 +252,8 @@ class _Preparation:
             for uuid, lines in _candidate_keys(self.paths, self.state).items()
         }
         change = {
-            constants.SSHS_CLUSTER_NAME: self.state.cluster_name,
-            constants.SSHS_SSH_AUTHORIZED_KEYS: ["remove", given_keys],
+            ssh.SSHS_CLUSTER_NAME: self.state.cluster_name,
+            ssh.SSHS_SSH_AUTHORIZED_KEYS: ["remove", given_keys],
         }
         if self.state.modify_ssh_setup:
             _run_tool(self.paths, shell, target, "ssh-update", change)
@@ -309,11 +321,15 @@ def _ask_master(client: luxi.Client) -> _ClusterState:
     columns = ("name", "uuid", "pip", "sip", "role")
     rows = client.call("QueryNodes", [[], list(columns), False])
     nodes = {row[0]: dict(zip(columns, row, strict=True)) for row in rows}
-    nic = client.call("QueryClusterInfo", [])["nicparams"]["default"]
-    is_bridge = nic["mode"] == "bridged" and nic["link"] != network.USER_NETWORK
+    info = client.call("QueryClusterInfo", [])
+    nic = info["nicparams"]["default"]
+    is_bridge = nic["mode"] == "bridged" and nic["link"] != misc.USER_NETWORK
     link = str(nic["link"]) if is_bridge else ""
     settings = dict(zip(fields, values, strict=True))
-    return _ClusterState(**settings, nodes=nodes, bridge=link)
+    ports = machine_checks.migration_ports(
+        info["enabled_hypervisors"], info["hvparams"]
+    )
+    return _ClusterState(**settings, nodes=nodes, bridge=link, migration_ports=ports)
 
 
 def _check_membership(
@@ -442,11 +458,11 @@ def _prepare(
     certificate = x509.load_certificate(paths.server_pem)
     pem = certificate.public_bytes(serialization.Encoding.PEM).decode()
     message = {
-        constants.SSHS_CLUSTER_NAME: state.cluster_name,
-        constants.SSHS_NODE_DAEMON_CERTIFICATE: pem,
-        constants.SSHS_SSH_AUTHORIZED_KEYS: _candidate_keys(paths, state),
-        constants.SSHS_SSH_KEY_TYPE: state.ssh_key_type,
-        constants.SSHS_SSH_KEY_BITS: state.ssh_key_bits,
+        ssh.SSHS_CLUSTER_NAME: state.cluster_name,
+        ssh.SSHS_NODE_DAEMON_CERTIFICATE: pem,
+        ssh.SSHS_SSH_AUTHORIZED_KEYS: _candidate_keys(paths, state),
+        ssh.SSHS_SSH_KEY_TYPE: state.ssh_key_type,
+        ssh.SSHS_SSH_KEY_BITS: state.ssh_key_bits,
         "debug": request.debug,
     }
     _run_tool(paths, shell, target, "prepare-node-join", message)
@@ -456,7 +472,7 @@ def _candidate_keys(paths: Paths, state: _ClusterState) -> dict[str, list[str]]:
     candidates = {
         row["uuid"] for row in state.nodes.values() if row["role"] in ("M", "C")
     }
-    known = pubkeys.read(paths.data(crypto.PUBLIC_KEYS))
+    known = authorized_keys.read_node_keys(paths.data(crypto.PUBLIC_KEYS))
     return {uuid: lines for uuid, lines in known.items() if uuid in candidates}
 
 
@@ -497,14 +513,12 @@ def daemon_message(
         X509CertError: this node does not have the certificate or key of the cluster.
     """
     message = {
-        constants.NDS_CLUSTER_NAME: cluster,
-        constants.NDS_NODE_DAEMON_CERTIFICATE: files.read_file(
-            paths.server_pem
-        ).decode(),
-        constants.NDS_HMAC: files.read_file(paths.hmac_key).decode(),
-        constants.NDS_SSCONF: SimpleStore(paths).read_all(),
-        constants.NDS_START_NODE_DAEMON: True,
-        constants.NDS_NODE_NAME: node,
+        ssh.NDS_CLUSTER_NAME: cluster,
+        ssh.NDS_NODE_DAEMON_CERTIFICATE: files.read_file(paths.server_pem).decode(),
+        ssh.NDS_HMAC: files.read_file(paths.hmac_key).decode(),
+        ssh.NDS_SSCONF: SimpleStore(paths).read_all(),
+        ssh.NDS_START_NODE_DAEMON: True,
+        ssh.NDS_NODE_NAME: node,
     }
     if authority.is_used(paths.server_pem):
         pair = authority.issue_with_key(
@@ -514,25 +528,16 @@ def daemon_message(
             serial=int(time.time()),
             validity_s=_JOIN_VALIDITY_S,
         )
-        message[constants.NDS_NODE_CERTIFICATE] = pair.pem.decode()
+        message[ssh.NDS_NODE_CERTIFICATE] = pair.pem.decode()
     return message
 
 
 def _check_wanted_bridge(state: _ClusterState, request: JoinRequest) -> None:
     if request.create_bridge and not state.bridge:
-        raise errors.OpPrereqError(
+        raise refusal(
             "--create-bridge: NICs of this cluster use no bridge by default: mode is"
-            " not bridged",
-            ecodes.ECODE_INVAL,
+            " not bridged"
         )
-
-
-def _daemon_message(
-    paths: Paths, state: _ClusterState, target: NewNode, request: JoinRequest
-) -> dict[str, Any]:
-    recorded = state.nodes.get(target.name, {}).get("uuid")
-    message = daemon_message(paths, state.cluster_name, target.name, recorded)
-    return {**message, "debug": request.debug}
 
 
 def _wait_for_node_daemon(paths: Paths, target: NewNode) -> None:
@@ -547,13 +552,17 @@ def _wait_for_node_daemon(paths: Paths, target: NewNode) -> None:
     )
     deadline = time.monotonic() + ANSWER_TIMEOUT_S
     try:
-        answer = runner.call_one("version", target.name)
+        answer = runner.call_node(target.name, calls.version())
         while answer.failed and time.monotonic() < deadline:
             time.sleep(_RETRY_S)
-            answer = runner.call_one("version", target.name)
+            answer = runner.call_node(target.name, calls.version())
     finally:
         runner.close()
-    version = answer.unwrap("the new node daemon does not answer")
+    log_file = account.path_on(paths, target.name, f"{paths.log_dir}/node-daemon.log")
+    version = answer.unwrap(
+        f"the new node daemon has not answered within {ANSWER_TIMEOUT_S:g} s; its log"
+        f" is {log_file} of {target.name}"
+    )
     if version != versions.PROTOCOL_VERSION:
         raise errors.OpExecError(
             f"node {target.name}: wanted a node daemon of version"

@@ -10,7 +10,7 @@ replaced together with the cluster certificate, because nodes would refuse the c
 the master otherwise.
 
 A cluster certificate is replaced here only if `needs_restart`; otherwise a job does it
-while everything works, see `ganeti.operations.trust.authority_renewal`.
+while everything works, see `ganeti.operations.cluster.renew_crypto`.
 
 A new cluster certificate is that of a new authority. Each node gets a certificate that
 it has issued, or the master would not accept the node. The master makes the keys of
@@ -26,23 +26,22 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from ganeti import store
-from ganeti.automation.failover import etcd_failover
+from ganeti.automation import new_master
 from ganeti.base import daemon_users, errors
 from ganeti.base.clock import Clock
 from ganeti.base.constants import ecodes, misc
-from ganeti.base.constants.protocols import ssconf as constants
+from ganeti.base.errors import refusal
 from ganeti.base.filesystem import files
 from ganeti.base.pathutils import Paths
 from ganeti.base.process import Runner
 from ganeti.base.tls import authority, x509
-from ganeti.bootstrap import crypto, lost_master, renewal_note
+from ganeti.bootstrap import crypto, lost_master, store_access
 from ganeti.bootstrap.options import Feedback
-from ganeti.bootstrap.stores import store_access
 from ganeti.master import config
-from ganeti.model.objects import CLUSTER_KEY, Snapshot, Update
+from ganeti.model.objects import CLUSTER_KEY, Update
 from ganeti.node.services import Services
 from ganeti.protocols import ssconf
-from ganeti.protocols.ssconf import SimpleStore
+from ganeti.protocols.ssconf import FILEPREFIX, SimpleStore
 from ganeti.protocols.ssh import account, client
 
 _log = logging.getLogger(__name__)
@@ -139,7 +138,12 @@ def renew(
     services = Services(paths, process)
     with contextlib.ExitStack() as stack:
         feedback("Gathering cluster information")
-        caller = _caller(paths, options)
+        # The node that nodes accept afterwards: usually the master.
+        caller = (
+            lost_master.caller(paths)
+            if options.without_master
+            else store.read_snapshot(paths.store_db).cluster.master_node
+        )
         lost: dict[str, str] = {}
         if options.without_master:
             lost = lost_master.lost_candidates(paths, options.given_up, caller)
@@ -156,8 +160,12 @@ def renew(
             )
         feedback("Blocking watcher")
         lock = f"{paths.lock_dir}/{_WATCHER_LOCK}"
+        # The lock of this node alone; for other watchers see `_start_nodes`.
         stack.enter_context(files.locked(lock, timeout_s=_WATCHER_S))
+        # Before the first daemon stops: the candidates stop one after another, and the
+        # last ones could take over when the lease has ended.
         held = stack.enter_context(_holding(paths, clock, caller))
+        # Only here: as long as no file has changed, the daemons can go on as before.
         with _restarted_on_failure(services, paths, remotes, feedback):
             _stop(services, paths, remotes, feedback)
         try:
@@ -171,6 +179,8 @@ def renew(
                 "interrupted while all daemons are stopped"
                 f" ({str(err) or type(err).__name__}): {_REPEAT_HINT}"
             ) from err
+        # Before the record, which a majority takes. If the record came before the stop,
+        # a repetition would need the certificates of the interrupted run.
         failed |= _start_nodes(services, paths, remotes, feedback)
         if options.cluster_certificate:
             feedback("Recording the certificate of the master")
@@ -181,7 +191,9 @@ def renew(
             )
             _record_master(paths, caller, editing, options)
         _start_master(services, paths, feedback)
-        renewal_note.remove(paths)
+        # At the very end: without the note, a master with its own new certificate looks
+        # as if the renewal were complete.
+        crypto.remove_renewal_note(paths)
     return [f"node {name}: {text}" for name, text in sorted(failed.items())]
 
 
@@ -194,7 +206,7 @@ def needs_restart(paths: Paths) -> bool:
     only this node has a new certificate when it is interrupted. It is so, too, on a
     candidate that became the master when the last one was lost in the middle.
     """
-    if renewal_note.counts(paths) or _is_unlisted(paths):
+    if crypto.has_renewal_note(paths) or _is_unlisted(paths):
         return True
     try:
         if not authority.is_used(paths.server_pem):
@@ -217,20 +229,15 @@ def _is_unlisted(paths: Paths) -> bool:
     if own is None or own.name != paths.hostname:
         return False
     try:
-        etcd_failover.check_certificate(paths, snapshot, own)
+        new_master.check_certificate(paths, snapshot, own)
     except errors.OpPrereqError:
         return True
     return False
 
 
-def _is_cut_off(paths: Paths, options: RenewOptions) -> bool:
-    """Return whether no node can be marked offline."""
-    return options.without_master or _is_refused(paths) or _is_unlisted(paths)
-
-
 def _is_refused(paths: Paths) -> bool:
     """Return whether nodes refuse the calls of all others, whoever is the master."""
-    if renewal_note.counts(paths):
+    if crypto.has_renewal_note(paths):
         return True
     try:
         authority.check_ends(paths.server_pem, paths.client_pem)
@@ -272,13 +279,6 @@ def steps(paths: Paths, options: RenewOptions) -> list[str]:
     ]
 
 
-def _caller(paths: Paths, options: RenewOptions) -> str:
-    """Return the uuid of the node that nodes accept afterwards: usually the master."""
-    if options.without_master:
-        return lost_master.caller(paths)
-    return store.read_snapshot(paths.store_db).cluster.master_node
-
-
 def _others(simple: SimpleStore, paths: Paths) -> list[str]:
     """Return the names of the other online nodes, sorted.
 
@@ -306,7 +306,8 @@ def _connect(
     Raises:
         SshError: a node cannot be reached.
     """
-    is_cut_off = _is_cut_off(paths, options)
+    # No node can be marked offline then.
+    is_cut_off = options.without_master or _is_refused(paths) or _is_unlisted(paths)
     remotes = []
     for name in _others(SimpleStore(paths), paths):
         try:
@@ -451,7 +452,7 @@ def _write(paths: Paths, clock: Clock, options: RenewOptions, caller: str) -> li
         # The key first: an interrupted run leaves no authority without its key.
         contents[_SERVER_KEY] = new.key_pem
         contents[_SERVER_PEM] = new.certificate_pem
-        renewal_note.write(paths, new.certificate_pem)
+        crypto.write_renewal_note(paths, new.certificate_pem)
     for name in contents:
         _back_up(paths, paths.data(name))
     for name, data in contents.items():
@@ -464,13 +465,17 @@ def _write(paths: Paths, clock: Clock, options: RenewOptions, caller: str) -> li
     _back_up(paths, paths.client_pem)
     snapshot = store.read_snapshot(paths.store_db)
     digest = crypto.write_node_certificate(paths, caller, clock.time())
-    values = config.ssconf_values(_with_caller(snapshot, caller, digest))
+    # The other candidates get new certificates later.
+    cluster = snapshot.cluster.replace(candidate_certs={caller: digest})
+    snapshot = snapshot.apply([Update("cluster", CLUSTER_KEY, cluster)])
+    values = config.ssconf_values(snapshot)
     ssconf.write(paths, {_CANDIDATES: values[_CANDIDATES]})
-    return [*sorted(contents), f"{constants.FILEPREFIX}{_CANDIDATES}"]
+    # In this order, server-key.pem precedes server.pem on the other nodes as well.
+    return [*sorted(contents), f"{FILEPREFIX}{_CANDIDATES}"]
 
 
 def _mode(name: str) -> int:
-    if name.startswith(constants.FILEPREFIX):
+    if name.startswith(FILEPREFIX):
         return 0o444
     return _MODES.get(name, _DEFAULT_MODE)
 
@@ -478,15 +483,6 @@ def _mode(name: str) -> int:
 def _back_up(paths: Paths, path: str) -> None:
     if os.path.exists(path):
         _log.info("%s: saved as %s", path, files.backup_file(path, paths.backup_dir))
-
-
-def _with_caller(snapshot: Snapshot, caller: str, digest: str) -> Snapshot:
-    """Return the configuration with the certificate of one node as the only one.
-
-    The other candidates get new certificates later.
-    """
-    cluster = snapshot.cluster.replace(candidate_certs={caller: digest})
-    return snapshot.apply([Update("cluster", CLUSTER_KEY, cluster)])
 
 
 @contextlib.contextmanager
@@ -554,6 +550,7 @@ def _copy(
     candidates = SimpleStore(paths).master_candidates()
     for remote in remotes:
         for name in names:
+            # A node that is no candidate must not get the secrets of candidates.
             if name in misc.CANDIDATE_FILES and remote.name not in candidates:
                 continue
             feedback(f"Copying {paths.data(name)} to {remote.name}:{remote.port}")
@@ -619,7 +616,7 @@ def read_pem(path: str, *, with_key: bool = True) -> bytes:
             x509.load_certificate(path)
         return files.read_file(path)
     except (errors.X509CertError, OSError) as err:
-        raise errors.OpPrereqError(f"{err}", ecodes.ECODE_INVAL) from err
+        raise refusal(f"{err}") from err
 
 
 def read_secret(path: str) -> bytes:
@@ -633,9 +630,7 @@ def read_secret(path: str) -> bytes:
     try:
         data = files.read_file(path)
     except OSError as err:
-        raise errors.OpPrereqError(
-            f"cannot read {path}: {err.strerror}", ecodes.ECODE_INVAL
-        ) from err
+        raise refusal(f"cannot read {path}: {err.strerror}") from err
     if not data.strip():
-        raise errors.OpPrereqError(f"{path}: is empty", ecodes.ECODE_INVAL)
+        raise refusal(f"{path}: is empty")
     return data.rstrip() + b"\n"

@@ -1,6 +1,6 @@
 """The commit rule: who may acknowledge, who may be elected, and why nothing is lost.
 
-Pure decisions. Copies on disk are `ganeti.store.file.database`, sending change-sets is
+Pure decisions. Copies on disk are `ganeti.store.database`, sending change-sets is
 `ganeti.store.copies.peers`, asking for promises is `ganeti.store.copies.election`.
 
 **Quantities.** A *copy* is one node's configuration and jobs. Its history is a sequence
@@ -34,7 +34,7 @@ candidates that the last group that changed the set has recorded. While a change
    (`acknowledgement`)
 5. *One history per term.* A master sends a group while its own disk writes it. When its
    disk fails after that, it writes nothing else before that group.
-   (`ganeti.store.engine`)
+   (`ganeti.store.committer`)
 6. *Change of the set.* The group that changes ``B`` to ``C`` records both. The next
    group that follows its acknowledgement records ``C`` alone. (`Voters`)
 

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from ganeti.base.pathutils import Paths
 from ganeti.protocols import rpc
+from ganeti.protocols.rpc import calls
 
 #: Longest wait for the node daemon and the set-up script, in seconds.
 DROP_S: Final = 20.0
@@ -33,11 +34,9 @@ def drop(
     target = rpc.Target(name, name, own, rpc.node_port())
     runner = rpc.StaticRunner([target], paths)
     try:
-        return runner.call_one(
-            "node_deactivate_master_ip",
+        return runner.call_node(
             name,
-            dict(parameters),
-            is_external,
+            calls.node_deactivate_master_ip(dict(parameters), is_external),
             timeout_s=timeout_s,
         )
     finally:

@@ -24,8 +24,7 @@ from ganeti.master import config
 from ganeti.migration import ganeti2_config, old_config, old_jobs
 from ganeti.node.storage import allowed
 from ganeti.protocols.ssconf import SimpleStore
-from ganeti.store import Change, choice
-from ganeti.store.file import sqlite_file
+from ganeti.store import Change, choice, schema
 from ganeti.tools import common
 
 _log = logging.getLogger(__name__)
@@ -251,7 +250,7 @@ def make_store(
     Raises:
         StorageError: the store cannot be written.
     """
-    sqlite_file.remove_file(path)
+    schema.remove_file(path)
     new_store = store.open_master(
         path, replicate=None, clock=clock, seen_term=seen_term
     )

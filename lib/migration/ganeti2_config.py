@@ -7,12 +7,13 @@ afterwards, checks all of them.
 """
 
 import uuid
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ganeti.base import errors
 from ganeti.base.constants import disks
-from ganeti.base.constants.parameters import hvparams, ipolicy, params
+from ganeti.base.constants.parameters import hvparams, params
+from ganeti.base.constants.parameters.forms import Param
 from ganeti.base.constants.protocols import export, mond
 
 _Row = dict[str, Any]
@@ -108,7 +109,7 @@ _SHAPES: Final[dict[str, dict[str, type]]] = {
     "ipolicy": {"minmax": list, "min": dict, "max": dict, "std": dict},
     "minmax": {"min": dict, "max": dict},
 }
-_POLICY: Final[Mapping[str, Any]] = ipolicy.IPOLICY_DEFAULTS
+_POLICY: Final[Mapping[str, Any]] = params.IPOLICY_DEFAULTS
 _JSON_TYPES: Final[dict[type, str]] = {
     dict: "an object",
     list: "a list",
@@ -382,7 +383,7 @@ def _cluster(data: _Row) -> None:
     _cluster_parameters(cluster)
     policy = cluster.setdefault("ipolicy", {})
     enabled = cluster["enabled_disk_templates"]
-    _split_limits(policy, ipolicy.ISPECS_MINMAX_DEFAULTS)
+    _split_limits(policy, params.ISPECS_MINMAX_DEFAULTS)
     _fill(policy, {**_POLICY, "disk-templates": enabled})
     _fill(policy["std"], _POLICY["std"])
 
@@ -409,8 +410,8 @@ def _used_templates(data: _Row) -> list[str]:
 def _cluster_parameters(cluster: _Row) -> None:
     """Complete the default parameters, of which earlier releases had fewer."""
     for field, defaults in (
-        ("hvparams", _built_in(hvparams.of_ganeti())),
-        ("diskparams", _built_in(params.DISK, params.DISK_ADDITIONS)),
+        ("hvparams", _built_in(hvparams.HYPERVISOR)),
+        ("diskparams", _built_in(params.DISK)),
         ("beparams", {"default": _defaults(params.BACKEND)}),
         ("nicparams", {"default": _defaults(params.NIC)}),
     ):
@@ -423,17 +424,15 @@ def _cluster_parameters(cluster: _Row) -> None:
     _fill(cluster.setdefault("ndparams", {}), _defaults(params.NODE))
 
 
-def _built_in(
-    tables: Mapping[str, Mapping[str, Any]], additions: Container[str] = ()
-) -> dict[str, _Row]:
-    return {name: _defaults(table, additions) for name, table in tables.items()}
+def _built_in(tables: Mapping[str, Mapping[str, Param]]) -> dict[str, _Row]:
+    return {name: _defaults(table) for name, table in tables.items()}
 
 
-def _defaults(table: Mapping[str, Any], additions: Container[str] = ()) -> _Row:
+def _defaults(table: Mapping[str, Param]) -> _Row:
     return {
         name: param.default
         for name, param in table.items()
-        if param.default is not None and name not in additions
+        if param.default is not None and not param.added
     }
 
 
@@ -450,7 +449,7 @@ def _split_limits(policy: _Row, limits: Mapping[str, Any]) -> None:
 def _groups(data: _Row) -> None:
     """Complete groups and nodes; before 2.4 there were no groups."""
     pairs = data["cluster"]["ipolicy"]["minmax"]
-    limits = pairs[0] if pairs else ipolicy.ISPECS_MINMAX_DEFAULTS
+    limits = pairs[0] if pairs else params.ISPECS_MINMAX_DEFAULTS
     groups = data["nodegroups"]
     if not groups:
         first = {"name": _FIRST_GROUP, "uuid": str(uuid.uuid4())}

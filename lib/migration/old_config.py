@@ -13,9 +13,10 @@ import simplejson
 
 from ganeti.base import errors
 from ganeti.base.constants import versions
-from ganeti.base.constants.commit import COMMIT_POLICY_MAJORITY
-from ganeti.base.constants.parameters import hvparams
-from ganeti.base.constants.parameters.params import DISK_ADDITIONS
+from ganeti.base.constants.misc import COMMIT_POLICY_MAJORITY
+from ganeti.base.constants.parameters.forms import is_added
+from ganeti.base.constants.parameters.hvparams import HYPERVISOR
+from ganeti.base.constants.parameters.params import DISK
 from ganeti.base.constants.protocols.confd import CONFD_HMAC_SHA1
 from ganeti.base.filesystem import files
 from ganeti.master import config
@@ -274,7 +275,7 @@ def _unsized(
     kept: dict[str, Any] = {template: {} for template in by_template}
     lost = []
     for template, name, value in rows:
-        if name not in DISK_ADDITIONS:
+        if not is_added(DISK.get(template, {}), name):
             kept[template][name] = value
         elif value:
             lost.append(f"{owner}: disk parameter {template}: {name} = {value}")
@@ -299,8 +300,9 @@ def _lost_parameters(snapshot: Snapshot) -> list[str]:
     lost = [
         f"{owner}: hypervisor {name}: {key} = {values[key]}"
         for owner, name, values in owners
-        for key in sorted(hvparams.ADDITIONS.get(name, frozenset()) & set(values))
-        if values[key] != hvparams.HYPERVISOR[name][key].default
+        for key in sorted(values)
+        if is_added(HYPERVISOR.get(name, {}), key)
+        and values[key] != HYPERVISOR[name][key].default
     ]
     lost += [
         f"instance {i.name}: the copies of its UEFI variables and TPM"

@@ -16,7 +16,7 @@ from ganeti.base import errors
 from ganeti.base.constants import jobqueue
 from ganeti.base.filesystem import files
 from ganeti.decisions.jobs import records
-from ganeti.master.jqueue import documents
+from ganeti.master.jqueue import effects
 from ganeti.store import Change, Document
 
 _log = logging.getLogger(__name__)
@@ -61,13 +61,13 @@ def read(queue_dir: str) -> list[Change]:
         last = max(last, number)
         changes += _documents(job)
     if last:
-        changes.append(Document(documents.META, documents.SERIAL, str(last).encode()))
+        changes.append(Document(effects.META, effects.SERIAL, str(last).encode()))
     return changes
 
 
 def _documents(job: records.Job) -> list[Change]:
     rows: list[Change] = [
-        Document(documents.ARCHIVE, str(job.id), records.encode_job(job))
+        Document(effects.ARCHIVE, str(job.id), records.encode_job(job))
     ]
     entries = [
         (entry.serial, records.encode_log(index, entry))
@@ -78,7 +78,7 @@ def _documents(job: records.Job) -> list[Change]:
         entries.sort()
         packed = records.pack_logs([data for _serial_no, data in entries])
         key = records.log_key(job.id, entries[0][0])
-        rows.append(Document(documents.ARCHIVE, key, packed))
+        rows.append(Document(effects.ARCHIVE, key, packed))
     return rows
 
 
@@ -147,31 +147,31 @@ def write(queue_dir: str, source: Documents) -> int:
     os.makedirs(queue_dir, mode=_DIRECTORY_MODE, exist_ok=True)
     logs = _logs(source)
     written = 0
-    for table in (documents.ARCHIVE, documents.JOBS):
+    for table in (effects.ARCHIVE, effects.JOBS):
         for key, data in source.scan(table):
             if "/" not in key:
                 job = records.decode_job(data)
                 written += _write_job(queue_dir, job, logs.get(job.id, []))
     serial = os.path.join(queue_dir, "serial")
-    last = max(int(source.read(documents.META, documents.SERIAL) or 0), _serial(serial))
+    last = max(int(source.read(effects.META, effects.SERIAL) or 0), _serial(serial))
     files.write_file(serial, f"{last}\n", mode=_FILE_MODE)
     return written
 
 
 def live(source: Documents) -> Iterator[records.Job]:
     """Yield the jobs of a store that are not archived."""
-    for _key, data in source.scan(documents.JOBS):
+    for _key, data in source.scan(effects.JOBS):
         yield records.decode_job(data)
 
 
 def _logs(source: Documents) -> dict[int, list[_Row]]:
     """Return the log entries of all jobs, with the indexes of their opcodes."""
     logs: dict[int, list[_Row]] = {}
-    for key, data in source.scan(documents.ARCHIVE):
+    for key, data in source.scan(effects.ARCHIVE):
         number, _, is_log = key.partition("/")
         if is_log:
             logs.setdefault(int(number), []).extend(records.unpack_logs(data))
-    for key, data in source.scan(documents.LOGS):
+    for key, data in source.scan(effects.LOGS):
         number = key.partition("/")[0]
         logs.setdefault(int(number), []).append(records.decode_log(data))
     return logs

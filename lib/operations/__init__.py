@@ -1,6 +1,6 @@
-"""Operations: opcodes carried out, one package per object, one module per opcode.
+"""Operations: opcodes carried out, one package per object.
 
-Each module holds one `base.LogicalUnit`; `unit_table` is the table of all of them, and
+Each opcode has a `base.LogicalUnit`; `unit_table` is the table of all of them, and
 `mcpu` takes one through its phases. What uses a socket, a clock or a thread directly
 does not belong here.
 """

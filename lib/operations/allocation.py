@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from ganeti.base import errors
 from ganeti.base.constants import ecodes, jobqueue
-from ganeti.base.constants.protocols.iallocator import DEFAULT_IALLOCATOR_SHORTCUT
 from ganeti.master import iallocator, locking
 from ganeti.model import objects
 from ganeti.model.objects import allocators as default_allocators
+from ganeti.model.objects.allocators import DEFAULT_IALLOCATOR_SHORTCUT
 from ganeti.operations import base
 
 _NODE_LEVELS: Final = (locking.Level.NODE, locking.Level.NODE_RES)
@@ -53,10 +53,9 @@ def names(
     chosen = default_allocators.chosen(name, setting, kind)
     if not chosen:
         where = f" for requests of type {kind}" if setting else ""
-        raise errors.OpPrereqError(
+        raise errors.refusal(
             f"{what}: name a node or an allocator; the cluster has no default"
-            f" allocator{where}",
-            ecodes.ECODE_INVAL,
+            f" allocator{where}"
         )
     return chosen
 

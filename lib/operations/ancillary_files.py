@@ -17,7 +17,7 @@ from ganeti.model import objects
 from ganeti.operations.base import Context
 from ganeti.operations.trust import host_keys
 from ganeti.protocols import rpc
-from ganeti.protocols.rpc import wire
+from ganeti.protocols.rpc import calls, wire
 from ganeti.protocols.ssh import host_keys as public_keys
 from ganeti.store import choice
 
@@ -196,12 +196,11 @@ def lacks_secrets(ctx: Context, uuid: str) -> bool | None:
     asked = [
         ctx.paths.virtualize(path) for path in _present_secrets(ctx.snapshot, ctx.paths)
     ]
-    answer = ctx.rpc.call_one(
-        "node_verify",
+    answer = ctx.rpc.call_node(
         uuid,
-        {nodeverify.NV_FILELIST: asked},
-        ctx.snapshot.cluster.cluster_name,
-        {},
+        calls.node_verify(
+            {nodeverify.NV_FILELIST: asked}, ctx.snapshot.cluster.cluster_name, {}
+        ),
     )
     if answer.failed:
         return None
@@ -218,7 +217,7 @@ def _start_standbys(ctx: Context, candidates: Sequence[str]) -> None:
     """Start the daemon of candidates that follows a store in etcd."""
     if not candidates or not choice.is_etcd(ctx.paths):
         return
-    answers = ctx.rpc.call("node_ensure_daemon", candidates, (_STANDBY, True))
+    answers = ctx.rpc.call_nodes(candidates, calls.node_ensure_daemon(_STANDBY, True))
     for answer in answers.values():
         if answer.offline or (not answer.failed and answer.payload):
             continue
@@ -238,7 +237,7 @@ def _upload(ctx: Context, path: str, nodes: Sequence[str]) -> bool:
         ctx.log.warn(f"cannot read {path}: {err.strerror}")
         return False
     is_complete = True
-    for answer in ctx.rpc.call("upload_file", nodes, (upload,)).values():
+    for answer in ctx.rpc.call_nodes(nodes, calls.upload_file(upload)).values():
         is_complete &= not answer.failed
         if answer.failed and not answer.offline:
             ctx.log.warn(answer.describe(f"copy of file {path} failed"))
@@ -254,6 +253,6 @@ def write_ssconf(
     commit may have been distributed before this call.
     """
     try:
-        return ctx.rpc.call("write_ssconf_files", nodes, [values])
+        return ctx.rpc.call_nodes(nodes, calls.write_ssconf_files(values))
     finally:
         ctx.config.on_ssconf(nodes, values.keys())

@@ -8,11 +8,12 @@ hooks. Nothing may be changed before `execute`; with ``dry_run`` the unit ends a
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from ganeti.base import clock, errors, pathutils
 from ganeti.base.constants import ecodes
+from ganeti.base.constants.protocols import hooks
 from ganeti.base.text import messages
 from ganeti.master import config, hooksmaster, iallocator, locking, query
 from ganeti.master.jqueue import SubmitJobs
@@ -189,9 +190,29 @@ class Context(UnitDeps):
         """The newest configuration."""
         return self.config.snapshot()
 
+    def node_name(self, uuid: str) -> str:
+        """Return a node's name for messages."""
+        node = self.snapshot.nodes.get(uuid)
+        return node.name if node is not None else uuid
+
+    def warn_failed(self, result: rpc.Result, what: str) -> bool:
+        """Log a failed call as a warning; return whether it failed."""
+        if result.failed:
+            self.log.warn(result.describe(what))
+        return result.failed
+
+    def problems(self, answers: Mapping[str, rpc.Result]) -> dict[str, str]:
+        """Return why nodes failed to do something, by name."""
+        nodes = self.snapshot.nodes
+        return {
+            nodes[uuid].name: str(answer.fail_msg)
+            for uuid, answer in answers.items()
+            if answer.failed
+        }
+
 
 class LogicalUnit(Generic[O]):
-    """Execution of one opcode. One subclass per module, see `operations.unit_table`.
+    """Execution of one opcode. All are in `operations.unit_table`.
 
     Class attributes: ``EXCLUSIVE`` takes the big lock exclusively, ``HOOKS_PATH``
     and ``HOOKS_TYPE`` name the hook directories and the object kind (None: the
@@ -264,8 +285,9 @@ class LogicalUnit(Generic[O]):
         return {}
 
     def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
-        """Return the node uuids of the pre and of the post hooks."""
-        return (), ()
+        """Return the node uuids of the pre and of the post hooks: here, the master."""
+        master = self.with_master(())
+        return master, master
 
     def after_hooks(
         self,
@@ -305,8 +327,31 @@ class LogicalUnit(Generic[O]):
         )
 
     # Helpers for all units
+    def with_master(self, nodes: Iterable[str]) -> list[str]:
+        """Return the master and other nodes without duplicates."""
+        return list(dict.fromkeys((self.ctx.snapshot.cluster.master_node, *nodes)))
+
+    def run_post_hooks(self, nodes: Sequence[str]) -> None:
+        """Run the post hooks on nodes before they leave; failures are warnings."""
+        hook, phase = self.HOOKS_PATH or "", hooks.HOOKS_PHASE_POST
+        own = self.hooks_env()
+        common = hooksmaster.common(
+            self.ctx.snapshot,
+            op_id=self.op.op_id(),
+            hook=hook,
+            phase=phase,
+            object_type=self.HOOKS_TYPE,
+        )
+        env = hooksmaster.merge(
+            common,
+            {**hooksmaster.pre_variables(own), **hooksmaster.post_variables(own)},
+        )
+        results, silent = hooksmaster.run(self.ctx.rpc, hook, phase, nodes, env)
+        for line in hooksmaster.warnings(hook, results, silent):
+            self.ctx.log.warn(line)
+
     def prereq(
         self, text: str, ecode: str = ecodes.ECODE_INVAL
     ) -> errors.OpPrereqError:
         """Return the error for a request that cannot be done."""
-        return errors.OpPrereqError(text, ecode)
+        return errors.refusal(text, ecode)

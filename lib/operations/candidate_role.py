@@ -9,11 +9,12 @@ from typing import Any, Final
 
 from ganeti.base.constants.protocols import ssh
 from ganeti.master import config
-from ganeti.master.config import candidate_pool
+from ganeti.master.config import topology
 from ganeti.model import objects
 from ganeti.operations import ancillary_files
 from ganeti.operations.base import Context
-from ganeti.operations.trust import callers, node_certificates
+from ganeti.operations.trust import certificates
+from ganeti.protocols.rpc import calls
 
 #: Seconds to wait for calls that write a copy on a node that is no candidate now.
 _RELEASE_S: Final = 30.0
@@ -42,9 +43,8 @@ def demote(ctx: Context, uuid: str) -> None:
             f" ended after {_RELEASE_S:.0f} s",
             hint=f"if {name} keeps a copy, run gnt-node add --readd {name}",
         )
-    answer = ctx.rpc.call_one("node_demote_from_mc", uuid)
-    if answer.failed:
-        ctx.log.warn(answer.describe("cannot demote the node"))
+    answer = ctx.rpc.call_node(uuid, calls.node_demote_from_mc())
+    ctx.warn_failed(answer, "cannot demote the node")
 
 
 def fill_pool(ctx: Context, ignore: Collection[str] = ()) -> list[objects.Node]:
@@ -57,7 +57,7 @@ def fill_pool(ctx: Context, ignore: Collection[str] = ()) -> list[objects.Node]:
     Returns:
         The promoted nodes.
     """
-    state = candidate_pool.pool_state(ctx.snapshot, ignore)
+    state = topology.pool_state(ctx.snapshot, ignore)
     if state.current > state.wanted:
         ctx.log.info(
             f"Note: more nodes are candidates ({state.current}) than desired"
@@ -66,7 +66,7 @@ def fill_pool(ctx: Context, ignore: Collection[str] = ()) -> list[objects.Node]:
     if state.current >= state.wanted:
         return []
     with ctx.config.edit(ctx.owner) as edit:
-        promoted = edit.fill_candidate_pool(ignore)
+        promoted = topology.fill_candidate_pool(edit, ignore)
     if promoted:
         names = ", ".join(sorted(node.name for node in promoted))
         ctx.log.info(f"Promoted nodes to master candidate role: {names}")
@@ -103,12 +103,12 @@ def admit_again(ctx: Context, node: objects.Node) -> bool:
     The record of its certificate is the last step, and only made for a node that is a
     candidate still. While it is missing, the master daemon repeats all steps.
     """
-    digest, problem = node_certificates.fetch_digest(ctx.rpc, node.uuid)
+    digest, problem = certificates.fetch_digest(ctx.rpc, node.uuid)
     if problem or not ancillary_files.send_secrets(ctx, node.uuid):
         return False
     if ctx.snapshot.cluster.modify_ssh_setup:
         add_ssh_key(ctx, node, to_authorized=True)
-    callers.record(ctx, {node.uuid: digest})
+    certificates.record(ctx, {node.uuid: digest})
     return True
 
 
@@ -145,19 +145,19 @@ def follow(ctx: Context, old: objects.Node, new: objects.Node) -> None:
 # Certificates
 def record_certificate(ctx: Context, node: objects.Node) -> None:
     """Fetch the digest of a node's client certificate and record it."""
-    digest, problem = node_certificates.fetch_digest(ctx.rpc, node.uuid)
+    digest, problem = certificates.fetch_digest(ctx.rpc, node.uuid)
     if problem:
         ctx.log.warn(
             f"cannot get the certificate digest of node {node.name}: {problem}",
             hint="the master daemon tries again until the node answers",
         )
         return
-    callers.record(ctx, {node.uuid: digest}, drop=[node.uuid + ssh.CRYPTO_NEXT])
+    certificates.record(ctx, {node.uuid: digest}, drop=[node.uuid + ssh.CRYPTO_NEXT])
 
 
 def forget_certificate(ctx: Context, uuid: str) -> None:
     """Remove the digests of a node's client certificates."""
-    callers.record(ctx, {}, drop=[uuid, uuid + ssh.CRYPTO_NEXT])
+    certificates.record(ctx, {}, drop=[uuid, uuid + ssh.CRYPTO_NEXT])
 
 
 # SSH keys
@@ -211,18 +211,18 @@ def add_ssh_key(
 ) -> None:
     """Distribute a node's root key from the master; unreachable nodes are warnings."""
     _write_roles(ctx)
-    answer = ctx.rpc.call_one(
-        "node_ssh_key_add",
+    answer = ctx.rpc.call_node(
         ctx.snapshot.cluster.master_node,
-        node.uuid,
-        node.name,
-        potential(ctx.snapshot),
-        to_authorized,
-        to_public,
-        get_public,
+        calls.node_ssh_key_add(
+            node.uuid,
+            node.name,
+            potential(ctx.snapshot),
+            to_authorized,
+            to_public,
+            get_public,
+        ),
     )
-    if answer.failed:
-        ctx.log.warn(answer.describe(f"cannot distribute the SSH key of {node.name}"))
+    ctx.warn_failed(answer, f"cannot distribute the SSH key of {node.name}")
     for name, text in answer.payload or ():
         ctx.log.warn(f"SSH key of {node.name} not updated on node {name}: {text}")
 
@@ -250,20 +250,22 @@ def remove_ssh_key(
     """
     snapshot = ctx.snapshot
     _write_roles(ctx)
-    answer = ctx.rpc.call_one(
-        "node_ssh_key_remove",
+    answer = ctx.rpc.call_node(
         snapshot.cluster.master_node,
-        node.uuid,
-        node.name,
-        sorted(item.uuid for item in snapshot.nodes.values() if item.master_candidate),
-        potential(snapshot),
-        from_authorized,
-        from_public or leaves,
-        leaves,
-        from_public or leaves,
-        readd,
+        calls.node_ssh_key_remove(
+            node.uuid,
+            node.name,
+            sorted(
+                item.uuid for item in snapshot.nodes.values() if item.master_candidate
+            ),
+            potential(snapshot),
+            from_authorized,
+            from_public or leaves,
+            leaves,
+            from_public or leaves,
+            readd,
+        ),
     )
-    if answer.failed:
-        ctx.log.warn(answer.describe(f"cannot withdraw the SSH key of {node.name}"))
+    ctx.warn_failed(answer, f"cannot withdraw the SSH key of {node.name}")
     for line in answer.payload or ():
         ctx.log.warn(str(line))

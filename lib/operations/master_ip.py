@@ -4,7 +4,7 @@ from typing import Any
 
 from ganeti.model import objects
 from ganeti.operations.base import Context
-from ganeti.protocols.rpc import Result
+from ganeti.protocols.rpc import Result, calls
 
 
 def parameters(cluster: objects.Cluster) -> dict[str, Any]:
@@ -21,20 +21,20 @@ def parameters(cluster: objects.Cluster) -> dict[str, Any]:
 def turn_up(ctx: Context) -> Result:
     """Have the master node activate the address, as currently configured."""
     cluster = ctx.snapshot.cluster
-    return ctx.rpc.call_one(
-        "node_activate_master_ip",
+    return ctx.rpc.call_node(
         cluster.master_node,
-        parameters(cluster),
-        cluster.use_external_mip_script,
+        calls.node_activate_master_ip(
+            parameters(cluster), cluster.use_external_mip_script
+        ),
     )
 
 
 def turn_down(ctx: Context) -> Result:
     """Have the master node deactivate the address, as currently configured."""
     cluster = ctx.snapshot.cluster
-    return ctx.rpc.call_one(
-        "node_deactivate_master_ip",
+    return ctx.rpc.call_node(
         cluster.master_node,
-        parameters(cluster),
-        cluster.use_external_mip_script,
+        calls.node_deactivate_master_ip(
+            parameters(cluster), cluster.use_external_mip_script
+        ),
     )

@@ -13,15 +13,15 @@ from ganeti.store.base import (
     Document,
     Done,
     Store,
+    read_typed,
 )
 from ganeti.store.copies.follower import Follower, check_pages, read_snapshot
 from ganeti.store.copies.replica import Replica
 from ganeti.store.engine import Engine
-from ganeti.store.file.schema import VersionError
-from ganeti.store.file.sqlite import open_master
 from ganeti.store.fork import Fork
-from ganeti.store.settings import CommitSettings
-from ganeti.store.typed import read_typed
+from ganeti.store.numbers import CommitSettings
+from ganeti.store.schema import VersionError
+from ganeti.store.sqlite import open_master
 
 __all__ = [
     "DOCUMENT_TABLES",

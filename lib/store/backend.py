@@ -1,4 +1,4 @@
-"""The place where commits end up, as the engine needs it: disk or memory.
+"""Where commits end up, as the engine needs it: disk or memory, and other copies.
 
 A backend is used by one engine. `Backend.write` is called from one thread only; the
 reading methods from any.
@@ -8,8 +8,10 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+from ganeti.base import errors
 from ganeti.decisions.quorum import Term, Voters
 from ganeti.model.objects import Snapshot
+from ganeti.store.base import CopyState
 
 #: Table, key, and the stored form or None for a removed row.
 Row = tuple[str, str, bytes | None]
@@ -234,6 +236,78 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Close files."""
+
+
+class Copies(Protocol):
+    """The copies on master candidates, as the engine sees them."""
+
+    def start(
+        self,
+        snapshot: Snapshot,
+        term: Term,
+        voters: Voters,
+        on_deposed: Callable[[errors.TermError], None],
+    ) -> None:
+        """Begin to bring candidates up to the present state.
+
+        ``on_deposed`` is called, from any thread, when too many candidates follow
+        another master.
+        """
+
+    def send(self, group: Group) -> None:
+        """Send a group to the candidates that are up to date; returns at once.
+
+        Raises:
+            TermError: this master is deposed.
+        """
+
+    def all_know(self, feature: str) -> bool:
+        """Return whether the releases of all candidates know a feature."""
+
+    def use(self, used: frozenset[str]) -> None:
+        """Take notice of the features in use; who lacks one gets nothing."""
+
+    def disown(self) -> bool:
+        """Take back the group that was sent last: it did not become durable here.
+
+        Returns:
+            False if a candidate may have it.
+        """
+
+    def pause(self, seconds: float) -> None:
+        """Wait before something is tried again."""
+
+    def begin_close(self) -> None:
+        """Stop waiting for a majority that is missing."""
+
+    def wait(self, group: Group) -> None:
+        """Block until a group may be acknowledged.
+
+        Raises:
+            TermError: this master is deposed.
+        """
+
+    @property
+    def refuses(self) -> bool:
+        """Return whether changes are refused, for want of a majority."""
+
+    def refresh(self, snapshot: Snapshot, voters: Voters) -> None:
+        """Take notice of nodes that became candidates or ceased to be."""
+
+    def await_dropped(self, node: str, seconds: float) -> bool:
+        """Wait for calls to a node that is no candidate now; return if all ended."""
+
+    def status(self) -> dict[str, CopyState]:
+        """Return the state of each candidate's copy by node uuid."""
+
+    def exposure(self) -> str:
+        """Return a warning about changes that too few copies hold; empty if none."""
+
+    def check_now(self) -> None:
+        """Find out soon whether this master is deposed."""
+
+    def close(self) -> None:
+        """Stop sending."""
 
 
 #: Digest of an empty history.

@@ -8,8 +8,11 @@ durable and copied to master candidates the same way, but not part of snapshots.
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeVar
 
+import msgspec
+
+from ganeti.base import errors
 from ganeti.decisions.quorum import Term
 from ganeti.model.objects import Snapshot, Update
 
@@ -58,15 +61,27 @@ class ChangeSet(NamedTuple):
     changes: Sequence[Change]
 
 
-class Batch(Protocol):
-    """Changes under way, see `Store.writing`."""
+class Batch:
+    """Changes under way, see `Store.writing`.
 
-    @property
-    def snapshot(self) -> Snapshot:
-        """The newest state with the batch's own changes."""
+    Attributes:
+        snapshot: the newest state with the batch's own changes.
+        changes: what was put.
+    """
+
+    __slots__ = ("changes", "snapshot")
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        """Begin with the newest state."""
+        self.snapshot = snapshot
+        self.changes: list[Change] = []
 
     def put(self, *changes: Change) -> None:
         """Add changes to the batch."""
+        records = [change for change in changes if isinstance(change, Update)]
+        if records:
+            self.snapshot = self.snapshot.apply(records)
+        self.changes.extend(changes)
 
 
 class Store(Protocol):
@@ -79,7 +94,7 @@ class Store(Protocol):
     def snapshot(self) -> Snapshot:
         """Return the newest durable snapshot; never blocks."""
 
-    def writing(self) -> contextlib.AbstractContextManager["Batch"]:
+    def writing(self) -> contextlib.AbstractContextManager[Batch]:
         """Change records: read, decide and commit as one step.
 
         The body runs under the writers' lock, on the newest state, which may not be
@@ -174,3 +189,23 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Finish what was asked for and close the files."""
+
+
+_Form = TypeVar("_Form", bound=msgspec.Struct)
+
+
+def read_typed(
+    store: Store, table: str, key: str, form: type[_Form], what: str
+) -> _Form:
+    """Return a document; without one, its type with the defaults that all fields have.
+
+    Raises:
+        ConfigurationError: it cannot be read; ``what`` names it.
+    """
+    data = store.read(table, key)
+    if data is None:
+        return form()
+    try:
+        return msgspec.json.decode(data, type=form)
+    except (msgspec.DecodeError, UnicodeError) as err:
+        raise errors.ConfigurationError(f"{what}: {err}") from err

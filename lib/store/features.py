@@ -22,7 +22,7 @@ KEY: Final = "features"
 STATUS_KEY: Final = "features"
 #: Records of large networks are compressed, see `ganeti.store.wire`.
 COMPRESSED_NETWORKS: Final = "compressed-networks"
-#: Logs of archived jobs are rows of the archive, see `ganeti.master.jqueue.documents`.
+#: Logs of archived jobs are rows of the archive, see `ganeti.master.jqueue.effects`.
 ARCHIVED_LOGS: Final = "archived-logs"
 #: Address pools of large networks are rows of their own, see `ganeti.store.pools`.
 POOL_ROWS: Final = "pool-rows"

@@ -12,27 +12,7 @@ from collections.abc import Iterator, Sequence
 from ganeti.base import errors
 from ganeti.decisions.quorum import Term
 from ganeti.model.objects import Snapshot, Update
-from ganeti.store.base import Change, ChangeSet, CopyState, Done, Store
-
-
-class ForkBatch:
-    """See `ganeti.store.base.Batch`."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
-        self.changes: list[Change] = []
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """The newest state with the batch's own changes."""
-        return self._snapshot
-
-    def put(self, *changes: Change) -> None:
-        """Add changes to the batch."""
-        records = [change for change in changes if isinstance(change, Update)]
-        if records:
-            self._snapshot = self._snapshot.apply(records)
-        self.changes.extend(changes)
+from ganeti.store.base import Batch, Change, ChangeSet, CopyState, Done, Store
 
 
 class Fork:
@@ -58,15 +38,15 @@ class Fork:
         return self._snapshot
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[ForkBatch]:
+    def writing(self) -> Iterator[Batch]:
         """Change records; an exception in the body drops the batch."""
-        batch = ForkBatch(self._snapshot)
+        batch = Batch(self._snapshot)
         yield batch
         self._take(batch.changes, batch.snapshot)
 
     def commit(self, changes: Sequence[Change]) -> int:
         """Take changes over and return their revision."""
-        batch = ForkBatch(self._snapshot)
+        batch = Batch(self._snapshot)
         batch.put(*changes)
         self._take(batch.changes, batch.snapshot)
         return self._snapshot.revision

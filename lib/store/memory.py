@@ -11,6 +11,7 @@ from ganeti.store.backend import (
     NO_HISTORY,
     ArchivePage,
     ArchiveTables,
+    Copies,
     Group,
     Limits,
     Row,
@@ -18,7 +19,7 @@ from ganeti.store.backend import (
 )
 from ganeti.store.base import DOCUMENT_TABLES
 from ganeti.store.copies import voters
-from ganeti.store.engine import Copies, Engine
+from ganeti.store.engine import Engine
 
 
 class MemoryBackend:

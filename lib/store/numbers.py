@@ -1,16 +1,17 @@
-"""Numbers that others compare: revision, serial of the configuration, last job id.
+"""Numbers that others compare, and the settings with which a master commits them.
 
 They must never go back. A copy that is replaced because it holds another history may
 have shown higher ones, to confd's clients for example. The master leaves these out.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 #: Keys among the ``meta`` documents, see `ganeti.master.config` and
-#: `ganeti.master.jqueue.documents`.
+#: `ganeti.master.jqueue.effects`.
 CONFIG_HEADER: Final = "config"
 LAST_JOB: Final = "serial"
 #: A number this far above the master's own is not believed: one lying node must not use
@@ -109,3 +110,35 @@ def _credible(own: Numbers, values: Sequence[object]) -> Numbers:
             for at_least, value in zip(own, values, strict=True)
         )
     )
+
+
+@dataclasses.dataclass
+class CommitSettings:
+    """How a master commits.
+
+    Attributes:
+        is_lenient: returns whether the administrator chose availability: commits are
+            acknowledged without a majority, with a warning.
+        accept_loss: the administrator started this master without a majority; until
+            there is one, the master goes on without.
+        is_patient: without a majority, wait for one; else the commit fails, and may be
+            durable nevertheless.
+        on_deposed: called once, from any thread, when another master has taken over;
+            nothing can be written any more.
+        on_higher: called from any thread, before a copy with another history is
+            replaced, with the numbers to leave out since that copy may have shown them.
+            Returns at once.
+        on_refusal: called with the uuid of a candidate that refuses this master's term,
+            while a majority follows this master. Other candidates do not wait for it.
+            Returns whether the candidate's copy lets the master daemon start again.
+        silent: uuids of candidates that have just not answered. The first commit does
+            not wait until they are heard: that would take a second time limit.
+    """
+
+    is_lenient: Callable[[], bool] = bool
+    accept_loss: bool = False
+    is_patient: bool = True
+    on_deposed: Callable[[], None] = lambda: None
+    on_higher: Callable[[Numbers], None] = lambda _numbers: None
+    on_refusal: Callable[[str], bool] = lambda _node: True
+    silent: frozenset[str] = frozenset()

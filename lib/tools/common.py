@@ -13,9 +13,8 @@ from typing import Any, Final
 
 from ganeti.base import errors, pathutils
 from ganeti.base.constants import ecodes, versions
-from ganeti.base.constants.protocols.ssconf import MAX_SIZE
 from ganeti.base.text import arguments
-from ganeti.protocols.ssconf import SimpleStore
+from ganeti.protocols.ssconf import MAX_SIZE, SimpleStore
 
 _log = logging.getLogger(__name__)
 #: Largest message: it has all ssconf values and a few keys.

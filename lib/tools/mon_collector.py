@@ -18,8 +18,7 @@ from ganeti.base.pathutils import Paths, from_environ
 from ganeti.base.text import arguments
 from ganeti.base.text.control_chars import escape
 from ganeti.model import serializer
-from ganeti.node.collectors import collector_table as collectors
-from ganeti.node.collectors import disk_stats, drbd_status, helper, reports, volumes
+from ganeti.node.collectors import block_devices, collector_table, helper, reports
 from ganeti.node.collectors.sources import Sources, minor_owners
 from ganeti.protocols import ssconf
 from ganeti.protocols.confd import ConfdClient
@@ -31,24 +30,14 @@ NAME: Final = "mon-collector"
 _CONFD: Final = "ganeti-confd"
 _PATIENCE_S: Final = 5.0
 #: Collectors whose data is an average over time, which only the agent has.
-_ONLY_IN_AGENT: Final = frozenset(
-    item.name for item in collectors.COLLECTORS if item.sampler
-)
+_ONLY_IN_AGENT: Final = frozenset(row.name for row in mond.COLLECTORS if row.is_average)
 _BY_NAME: Final = {
-    item.name: item for item in collectors.COLLECTORS if item.name not in _ONLY_IN_AGENT
+    item.name: item
+    for item in collector_table.COLLECTORS
+    if item.name not in _ONLY_IN_AGENT
 }
-_DISKSTATS: Final = collectors.PROC_DISKSTATS
-_DRBD: Final = collectors.PROC_DRBD
-_HELP: Final = {
-    mond.DATA_COLLECTOR_DISK_STATS: "counters of block devices",
-    mond.DATA_COLLECTOR_DRBD: "state of DRBD devices",
-    mond.DATA_COLLECTOR_INST_STATUS: "state of Xen domains",
-    mond.DATA_COLLECTOR_LV: "logical volumes",
-    collectors.KVM_RSS: "resident memory of KVM instances",
-    collectors.DIAGNOSE: "what the node's diagnose command says",
-}
-
-
+_DISKSTATS: Final = collector_table.PROC_DISKSTATS
+_DRBD: Final = collector_table.PROC_DRBD
 #: Kind of the argument of an option, for shell completion.
 _KINDS: Final = {"address": "host", "port": "integer"}
 
@@ -97,9 +86,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     by_name = {
         name: commands.add_parser(
-            name, help=_HELP[name], formatter_class=arguments.Formatter
+            name, help=item.row.text, formatter_class=arguments.Formatter
         )
-        for name in _BY_NAME
+        for name, item in _BY_NAME.items()
     }
     add = by_name[mond.DATA_COLLECTOR_DISK_STATS].add_argument
     add("-f", "--file", metavar="FILE", help=f"file to read, not {_DISKSTATS}")
@@ -119,15 +108,13 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the tool."""
     options = build_parser().parse_args(argv)
-    collector = _BY_NAME[options.name]
+    row = _BY_NAME[options.name].row
     try:
         data = _data(options, from_environ(os.environ))
     except (errors.GenericError, OSError, ValueError) as err:
         print(f"{NAME}: {options.name}: {escape(str(err))}", file=sys.stderr)
         return exitcodes.EXIT_FAILURE
-    report = reports.report(
-        collector.name, collector.category, collector.kind, data, time.time()
-    )
+    report = reports.report(options.name, row.category, row.kind, data, time.time())
     print(msgspec.json.encode(report).decode())
     return exitcodes.EXIT_SUCCESS
 
@@ -135,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _data(options: argparse.Namespace, paths: Paths) -> Any:
     name = options.name
     if name == mond.DATA_COLLECTOR_DISK_STATS and options.file:
-        return _parsed(options.file, disk_stats.parse)
+        return _parsed(options.file, block_devices.parse_counters)
     sources = _sources(options, paths)
     if name == mond.DATA_COLLECTOR_DRBD and (
         options.drbd_status or options.drbd_pairing
@@ -147,11 +134,12 @@ def _data(options: argparse.Namespace, paths: Paths) -> Any:
             else sources.minor_owners()
         )
         return _parsed(
-            options.drbd_status or _DRBD, lambda text: drbd_status.parse(text, owners)
+            options.drbd_status or _DRBD,
+            lambda text: block_devices.parse_drbd(text, owners),
         )
     if name == mond.DATA_COLLECTOR_LV and (options.file or options.instances):
         return _volumes(options, sources)
-    collect = _BY_NAME[name].collect
+    collect = _BY_NAME[name].code.collect
     assert collect is not None
     return collect(sources)
 
@@ -163,8 +151,10 @@ def _volumes(options: argparse.Namespace, sources: Sources) -> Any:
         else sources.volume_owners()
     )
     if options.file:
-        return _parsed(options.file, lambda text: volumes.parse(text, owners))
-    return volumes.parse(sources.ask("volumes", ""), owners)
+        return _parsed(
+            options.file, lambda text: block_devices.parse_volumes(text, owners)
+        )
+    return block_devices.parse_volumes(sources.ask("volumes", ""), owners)
 
 
 def _owners(text: str) -> dict[tuple[str, str], str]:
@@ -178,7 +168,7 @@ def _owners(text: str) -> dict[tuple[str, str], str]:
             f"wanted a list of pairs, an instance and the list of its disks: {err}"
         ) from err
     for instance, disks in pairs:
-        owners |= volumes.volumes_of(str(instance.get("name")), disks)
+        owners |= block_devices.volumes_of(str(instance.get("name")), disks)
     return owners
 
 

@@ -18,7 +18,7 @@ from ganeti import store
 from ganeti.base.clock import SystemClock
 from ganeti.base.pathutils import Paths
 from ganeti.bootstrap import jobs
-from ganeti.daemons.confd import guard
+from ganeti.daemons.confd import server
 from ganeti.devel.vcluster import layout as lay
 from ganeti.model import objects, opcodes
 from ganeti.model.objects import Update
@@ -34,7 +34,7 @@ INSTANCES = 200
 #: Requests on the way at a time, when the rate is measured.
 WINDOW = 8
 #: Most requests per second, below the number of replies that our daemon permits itself.
-MOST = 0.9 * guard.MAX_REPLIES_PER_S
+MOST = 0.9 * server.MAX_REPLIES_PER_S
 #: The rate of the goal, in answers per second, and requests sent together at that rate.
 RATE, BURST = 8000, 4
 TICKS = os.sysconf("SC_CLK_TCK")

@@ -13,7 +13,7 @@ import time
 from fakes import allocators, clusters
 from ganeti.master import iallocator
 from ganeti.model import objects
-from ganeti.protocols.rpc import Result
+from ganeti.protocols.rpc import PROCEDURES, Result, Runner
 
 REPEATS = 15
 TEMPLATES = ("drbd", "sharedfile")
@@ -92,16 +92,19 @@ def big_snapshot(count, instances, template):
     return snapshot, Nodes(dict.fromkeys(uuids, info), running)
 
 
-class Nodes:
+class Nodes(Runner):
     """Calls to nodes with prepared answers."""
 
     def __init__(self, infos, running):
         self._answers = {
-            name: {node: Result(name, node, actual) for node, actual in rows.items()}
+            name: {
+                node: PROCEDURES[name].read(Result(name, node, actual))
+                for node, actual in rows.items()
+            }
             for name, rows in (("node_info", infos), ("all_instances_info", running))
         }
 
-    def call(self, procedure, _nodes, _args):
+    def call(self, procedure, _nodes, _args=(), *, timeout_s=None):
         """Return the answers of all nodes."""
         return self._answers[procedure]
 
@@ -115,7 +118,7 @@ def decisions(snapshot, runner, request):
         changed = item.replace(serial_no=item.serial_no + 1)
         snapshot = snapshot.apply([objects.Update("instances", uuids[turn], changed)])
         start = time.process_time()
-        answer = iallocator.run(runner, snapshot, "hail", request, known=known)
+        answer = iallocator.run(runner, snapshot, "hail", request, cluster_cache=known)
         yield time.process_time() - start
         if not answer.success:
             raise SystemExit(answer.info)

@@ -128,7 +128,9 @@ def latency(directory, queued, rounds=200):
     bench = Bench(directory, f"latency{queued}")
     held = [("gnt:user", "rate-limit:1:held", 0)]
     before = rss_mib()
-    bench.queue.submit_many([[OP.replace(reason=held)] for _ in range(queued)])
+    bench.queue.submit_many_later(
+        [[OP.replace(reason=held)] for _ in range(queued)]
+    ).result()
     grown = rss_mib() - before
     gate = threading.Event()
     run = bench.executor.execute
@@ -176,7 +178,9 @@ def blocked(directory, count, rounds=100):
 
     bench.executor.execute = execute
     bench.queue.start()
-    bench.queue.submit_many([[OP.replace(reason=held)] for _ in range(count)])
+    bench.queue.submit_many_later(
+        [[OP.replace(reason=held)] for _ in range(count)]
+    ).result()
     waits = []
     for _ in range(rounds):
         asked = time.monotonic()

@@ -25,7 +25,7 @@ from cluster import show
 
 from fakes import clusters
 from fakes.master import Master
-from ganeti.automation.maintenance.polls import Poller
+from ganeti.automation.maintenance.diagnoses import Poller
 from ganeti.automation.maintenance.service import Maintenance
 from ganeti.base import clock
 from ganeti.devel.sim import Simulation, automatons

@@ -49,7 +49,7 @@ def add_nodes(root, names):
         first = snapshot.nodes[snapshot.cluster.master_node]
         with cfg.edit("bench") as edit:
             for uuid in set(snapshot.nodes) - {first.uuid}:
-                edit.remove_node(uuid)
+                config.topology.remove_node(edit, uuid)
         with cfg.edit("bench") as edit:
             for number, name in enumerate(names):
                 new = first.replace(
@@ -61,7 +61,7 @@ def add_nodes(root, names):
                     master_capable=False,
                     ndparams={},
                 )
-                edit.add_node(new)
+                config.topology.add_node(edit, new)
     finally:
         opened.close()
 

@@ -10,6 +10,7 @@ import msgspec
 from ganeti.master import query
 from ganeti.master.query import Sources
 from ganeti.model import objects
+from ganeti.protocols.rpc import Result, Runner
 
 FIELDS = ["name", "hypervisor", "os", "pnode", "admin_state", "be/maxmem"]
 REPEATS = 5
@@ -39,7 +40,7 @@ def make_snapshot(example, count):
     return objects.Snapshot().apply(updates)
 
 
-class Nodes:
+class Nodes(Runner):
     """All nodes run all of their instances."""
 
     def __init__(self, snapshot):
@@ -48,8 +49,6 @@ class Nodes:
     def call(self, procedure, nodes, args=(), *, timeout_s=None):
         """Answer for each node."""
         del args, timeout_s
-        from ganeti.protocols.rpc.result import Result
-
         instances = self.snapshot.instances
         info = {"memory": 512, "vcpus": 1, "state": 0, "time": 1.0}
         return {

@@ -59,7 +59,7 @@ def serve(run):
 def serve_master(path, count):
     """Answer the calls of the remote API."""
     from ganeti.base import clock
-    from ganeti.daemons.masterd.methods.shared_answers import SharedAnswers
+    from ganeti.daemons.masterd.deps import SharedAnswers
     from ganeti.master import query
     from ganeti.master.query import Sources
     from ganeti.protocols.luxi.server import Encoded, Server

@@ -12,6 +12,7 @@ import time
 
 from fakes.vnode import VirtualNode
 from ganeti.protocols import rpc
+from ganeti.protocols.rpc import calls
 
 
 def start_daemons(folder, count):
@@ -69,7 +70,7 @@ def bench_rate(runner, threads, seconds):
 
     def work(number):
         while time.monotonic() < until:
-            runner.call_one("version", "u0")
+            runner.call_node("u0", calls.version())
             counts[number] += 1
 
     workers = [threading.Thread(target=work, args=(n,)) for n in range(threads)]
@@ -99,11 +100,14 @@ def main():
                 f"{options.nodes} nodes, kept connections",
                 timed(lambda: check(runner.call("version", everybody)), 50),
             )
-            show("one node", timed(lambda: runner.call_one("version", "u0"), 500))
+            show(
+                "one node", timed(lambda: runner.call_node("u0", calls.version()), 500)
+            )
             show(
                 "one node, node_info",
                 timed(
-                    lambda: runner.call_one("node_info", "u0", [], [["fake", {}]]), 100
+                    lambda: runner.call_node("u0", calls.node_info([], [["fake", {}]])),
+                    100,
                 ),
             )
             for threads in (1, 4, 16):

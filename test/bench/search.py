@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from fakes import made_clusters
 from fakes.made_clusters import Shape
 from ganeti.decisions.htools.balance import greedy
+from ganeti.decisions.htools.model import text
 from ganeti.decisions.htools.model.cluster import Cluster
-from ganeti.decisions.htools.model.loaders import text
 from ganeti.decisions.htools.rules.move_constraints import MoveOptions
 from ganeti.decisions.htools.score import components
 from ganeti.decisions.htools.state import node_state

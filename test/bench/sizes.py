@@ -34,6 +34,7 @@ from ganeti.base.clock import SystemClock
 from ganeti.base.filesystem import files
 from ganeti.base.tls import x509
 from ganeti.master import config
+from ganeti.master.config import topology
 
 LETTERS = 200
 #: Nodes that one daemon answers for, and the third octet of the first one's addresses.
@@ -236,7 +237,7 @@ def add_nodes(cfg, count, network):
             ndparams={**snapshot.cluster.ndparams, "oob_program": ""},
         )
         for number in range(count - len(snapshot.nodes)):
-            edit.add_node(more_node(example, number, network))
+            topology.add_node(edit, more_node(example, number, network))
 
 
 def add_instances(cfg, count):

@@ -36,12 +36,14 @@ class Answer:
 def in_process(replicas, sent):
     """Return a replicate function for copies in the same process."""
 
-    def replicate(nodes, procedure, args):
+    def replicate(nodes, request):
         answers = {}
         for node in nodes:
-            sent[0] += sum(len(arg) for arg in args if isinstance(arg, str))
-            method = getattr(replicas[node], procedure.removeprefix("store_"))
-            answers[node] = Answer(method(*args))
+            sent[0] += sum(len(arg) for arg in request.args if isinstance(arg, str))
+            method = getattr(
+                replicas[node], request.procedure.name.removeprefix("store_")
+            )
+            answers[node] = Answer(method(*request.args))
         return answers
 
     return replicate

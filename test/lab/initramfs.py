@@ -1,14 +1,18 @@
-"""Make the archive that the kernel of a machine starts with: busybox and modules."""
+"""Make what a machine starts with: kernel, and archive of busybox and modules."""
 
 import gzip
+import lzma
 import pathlib
 import shutil
+import struct
 import subprocess
 import tempfile
 
 from lab.product import PACKAGES, STORED, LabError, check
 
 ARCHIVE = STORED / "initramfs.gz"
+#: The kernel as it runs: to unpack itself takes it longer than the rest of its start.
+KERNEL = STORED / "vmlinux"
 _SCRIPT = pathlib.Path(__file__).parent / "guest" / "initramfs-init"
 #: Modules that are loaded before the root file system is there; modprobe finds the others.
 _EARLY = (
@@ -32,13 +36,14 @@ def kernel():
 
 
 def make():
-    """Make the archive, unless it is newer than its sources."""
+    """Make kernel and archive, unless they are newer than their sources."""
     image, release = kernel()
     newest = max(
         path.stat().st_mtime for path in (_SCRIPT, image, pathlib.Path(__file__))
     )
-    if ARCHIVE.exists() and ARCHIVE.stat().st_mtime >= newest:
+    if ARCHIVE.exists() and ARCHIVE.stat().st_mtime >= newest and KERNEL.exists():
         return
+    KERNEL.write_bytes(unpacked(image.read_bytes()))
     modules = PACKAGES / "usr" / "lib" / "modules" / release
     if not (modules / "modules.dep").exists():
         check("depmod", "-b", PACKAGES / "usr", release)
@@ -59,6 +64,17 @@ def make():
     new = ARCHIVE.with_suffix(".new")
     new.write_bytes(content)
     new.rename(ARCHIVE)
+
+
+def unpacked(image):
+    """Return the kernel in a Linux image, whose header says where it is.
+
+    Header: Documentation/arch/x86/boot.rst of Linux, from setup_sects on.
+    """
+    sectors = image[0x1F1] or 4
+    offset, size = struct.unpack_from("<II", image, 0x248)
+    begin = 512 * (sectors + 1) + offset
+    return lzma.LZMADecompressor().decompress(image[begin : begin + size])
 
 
 def packed(root):

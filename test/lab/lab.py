@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -19,6 +20,12 @@ CLUSTER_ADDRESS = f"{network.NETWORK}.200"
 INSTANCES = {f"web{n}.lab.test": f"{network.NETWORK}.{100 + n}" for n in range(1, 20)}
 #: A start under the emulator takes seconds; on a busy machine, minutes.
 START_S = 300
+#: Ends daemons, removes the group on the devices and all of a cluster.
+_EMPTY = (
+    "[ ! -e /var/lib/ganeti/server.pem ] || /usr/lib/ganeti/daemon-util stop-all;"
+    " vgremove -q -f -y xenvg; wipefs -qaf {};"
+    " rm -rf /var/lib/ganeti/* /etc/ganeti/* /srv/ganeti/*; sync -f /var/lib/ganeti"
+)
 
 
 class Lab:
@@ -61,24 +68,48 @@ class Lab:
         new.rename(self.directory / "lab.json")
 
     def start(self, machines=None):
-        """Power machines on and wait until they have started."""
+        """Power machines on and wait until they have started; they are in no use then."""
         chosen = self.machines if machines is None else machines
         for machine in chosen:
             machine.power_on()
         for machine in chosen:
             machine.wait_until_ready(START_S)
+        for machine in chosen:
+            if devices := self.record["used"].pop(machine.name, None):
+                self.run(machine.name, "sh", "-c", _EMPTY.format(" ".join(devices)))
+                self._save()
 
-    def run(self, name, *argv, stdin=None, timeout_s=600):
+    def leave(self, name, devices):
+        """Switch a machine off that was in use; its next start makes devices empty.
+
+        Often nothing starts it again. Mirrors may still be active, and volumes open.
+        """
+        machine = self.machine(name)
+        if machine.pid() is not None:
+            # Daemons start with a machine that is a node.
+            self.run(
+                name, "sh", "-c", "rm -rf /var/lib/ganeti/*; sync -f /var/lib/ganeti"
+            )
+        self.record["used"][name] = list(devices)
+        self.power(name, "off")
+        self._save()
+
+    def run(self, name, *argv, **more):
         """Run a command on a machine; return the finished process, with its output.
 
         Arguments arrive as they are; a shell of the machine splits nothing.
         """
         command = " ".join(quote(word) for word in argv)
-        return subprocess.run(
-            [*self.machine(name).ssh(), command],
-            text=True, capture_output=True, input=stdin, timeout=timeout_s, check=False,
-            stdin=subprocess.DEVNULL if stdin is None else None,
-        )  # fmt: skip
+        return _finished([*self.machine(name).ssh(), command], **more)
+
+    def ask(self, name, *argv, **more):
+        """Run a client here, for the master daemon of a machine; as `run` else.
+
+        The interpreter needs seconds to load a client under the emulator.
+        """
+        env = {**os.environ, "FORCE_LUXI_SOCKET": self.machine(name).master_socket()}
+        program = product.TOP / "build" / "bin" / argv[0]
+        return _finished([program, *argv[1:]], env=env, **more)
 
     def cut(self, name, peer=None, direction="both"):
         """Cut a machine's network, to one peer or to all others."""
@@ -160,6 +191,13 @@ class Lab:
         shutil.rmtree(self.directory)
 
 
+def _finished(argv, *, stdin=None, timeout_s=600, **more):
+    return subprocess.run(
+        argv, text=True, capture_output=True, input=stdin, timeout=timeout_s,
+        stdin=subprocess.DEVNULL if stdin is None else None, check=False, **more,
+    )  # fmt: skip
+
+
 def quote(word):
     """Return a word as a shell has to be given it."""
     return "'" + str(word).replace("'", "'\\''") + "'"
@@ -192,7 +230,7 @@ def up(
     network.up(namespace, count)
     record = {
         "count": count, "namespace": namespace, "memory_mib": memory_mib,
-        "disks": disks, "cuts": [], "failed_disks": [], "xen": xen,
+        "disks": disks, "cuts": [], "failed_disks": [], "used": {}, "xen": xen,
     }  # fmt: skip
     (directory / "lab.json").write_text(json.dumps(record, indent=2) + "\n")
     lab = Lab(directory)
@@ -241,10 +279,10 @@ def _make_files(lab, machine):
         "root/.bash_profile": "",
         "var/lib/ganeti/.keep": "",
         "etc/ganeti/.keep": "",
-        # The interpreter may be where only root can read it.
-        "etc/default/ganeti": "".join(
-            f'{name}_ARGS="--allow-root"\n' for name in ("CONFD", "MOND", "RAPI")
-        ),
+        # The interpreter may be where only root can read it. Each daemon takes seconds to
+        # load under the emulator, also one that no scenario asks.
+        "etc/default/ganeti": 'CONFD_ARGS="--allow-root"\nRAPI_ARGS="--allow-root"\n'
+        'DISABLED_DAEMONS="ganeti-mond ganeti-maintd"\n',
     }
     for name, text in texts.items():
         path = files / name

@@ -52,6 +52,8 @@ class Machine:
         self.console = self.directory / "console.log"
         self._control = self.directory / "qmp.sock"
         self._pid_file = self.directory / "pid"
+        # The paths of sockets are short.
+        self._luxi = f"/run/{namespace}-{self.name}.luxi"
 
     @property
     def full_name(self):
@@ -143,7 +145,6 @@ class Machine:
         return done.returncode != _NO_CONNECTION
 
     def _argv(self):
-        kernel, _release = initramfs.kernel()
         argv = [
             *(
                 "qemu-system-x86_64",
@@ -154,7 +155,7 @@ class Machine:
             ),
             *("-machine", "pc", "-accel", "tcg,thread=multi,tb-size=160"),
             *("-cpu", _PROCESSOR, "-m", str(self.memory_mib), "-smp", "1"),
-            *self._boot_argv(kernel),
+            *self._boot_argv(),
             *("-serial", f"file:{self.console}", "-device", "virtio-rng-pci"),
             *("-qmp", f"unix:{self._control},server=on,wait=off"),
             *("-daemonize", "-pidfile", self._pid_file),
@@ -190,20 +191,23 @@ class Machine:
             *("-device", f"{device},werror=report,rerror=report"),
         ]
 
-    def _boot_argv(self, kernel):
+    def _boot_argv(self):
         line = self._kernel_line()
         if self.has_xen:
+            kernel, _release = initramfs.kernel()
             return xen.boot_argv(kernel, line, initramfs.ARCHIVE, self.memory_mib)
-        return ("-kernel", kernel, "-initrd", initramfs.ARCHIVE, "-append", line)
+        files = ("-kernel", initramfs.KERNEL, "-initrd", initramfs.ARCHIVE)
+        return (*files, "-append", line)
 
     def _kernel_line(self):
         parts = TOP.resolve().parts
         hidden = f"/{parts[1]}" if parts[1] not in _SYSTEM else str(TOP.parent)
-        # Time would be measured by a processor that is emulated: no checks of it.
+        # Time would be measured by a processor that is emulated: no checks of it. The one
+        # of the timer ends the kernel if the emulator gets too little of this machine.
         console = xen.CONSOLE if self.has_xen else "ttyS0"
         return (
             f"console={console} quiet loglevel=4 panic=1 net.ifnames=0 mitigations=off"
-            f" nowatchdog random.trust_cpu=on lab.hide={hidden}"
+            f" nowatchdog no_timer_check random.trust_cpu=on lab.hide={hidden}"
         )
 
     @property
@@ -221,9 +225,24 @@ class Machine:
             *("-o", "LogLevel=ERROR", "-o", "ConnectTimeout=60"),
             *("-o", "ServerAliveInterval=15", "-o", "ControlMaster=auto"),
             *("-o", f"ControlPath={self.directory}/ssh", "-o", "ControlPersist=600"),
+            *("-o", "StreamLocalBindUnlink=yes"),
             *options,
             "127.0.0.1",
         )
+
+    def master_socket(self):
+        """Return a socket of this side that leads to the machine's master daemon.
+
+        Raises:
+            LabError: nobody can log in to the machine.
+        """
+        route = f"{self._luxi}:/run/ganeti/socket/ganeti-query"
+        argv = self.ssh("-O", "forward", "-L", route)
+        if subprocess.run(argv, capture_output=True, check=False).returncode:
+            # There is no connection yet, or its machine was switched off.
+            check(*self.ssh(), "true")
+            check(*argv)
+        return self._luxi
 
     def fail_disk(self, disk, *, reads=True, writes=True):
         """Let a disk return errors from now on; flushes alone succeed.
@@ -286,4 +305,5 @@ class Machine:
         """Power off and delete all files."""
         self.power_off()
         subprocess.run(self.ssh("-O", "exit"), capture_output=True, check=False)
+        pathlib.Path(self._luxi).unlink(missing_ok=True)
         shutil.rmtree(self.directory, ignore_errors=True)

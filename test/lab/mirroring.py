@@ -124,23 +124,6 @@ def power_on(machines, node):
     shell(machines, f"until {row} | grep -q M; do sleep 0.5; done")
 
 
-def clean(machines, nodes, devices=("/dev/vdb",)):
-    """Leave machines as they were before they joined, and on."""
-    wipe = "rm -rf /var/lib/ganeti/* /etc/ganeti/*; sync -f /var/lib/ganeti"
-    for node in nodes:
-        if machines.lab.machine(node).pid() is not None:
-            # Daemons start with a machine that is a node.
-            machines.run("sh", "-c", wipe, node=node)
-        # Mirrors may still be active.
-        machines.lab.power(node, "off")
-    machines.lab.start([machines.lab.machine(node) for node in nodes])
-    devices = " ".join(devices)
-    for node in nodes:
-        machines.run("/usr/lib/ganeti/daemon-util", "stop-all", node=node)
-        remove = f"vgremove -q -f -y {GROUP}; wipefs -qaf {devices}; {wipe}"
-        machines.run("sh", "-c", remove, node=node)
-
-
 @contextlib.contextmanager
 def mirroring_cluster(
     machines, nodes, devices=("/dev/vdb",), *, name="cluster.lab.test"
@@ -158,4 +141,5 @@ def mirroring_cluster(
     yield machines
     for entry in list(machines.lab.record["failed_disks"]):
         machines.lab.fail_disk(entry["machine"], entry["disk"], [])
-    clean(machines, nodes, devices)
+    for node in nodes:
+        machines.lab.leave(node, devices)

@@ -41,6 +41,10 @@ class Imports:
             for imported in {_path(top, name) for name in names} - {None, path}:
                 self._importers.setdefault(imported, set()).add(path)
 
+    def importers(self, path):
+        """Return the files that import a module directly."""
+        return self._importers.get(path, set())
+
     def levels(self, path):
         """Yield sets of files: the module itself, its importers, theirs, and so on."""
         level = reached = {path}

@@ -186,7 +186,9 @@ class Reach:
     def tests_of(self, mutant):
         """Return the tests that a mutant may concern, the nearest and fastest first.
 
-        Those that execute its statement. A statement outside functions runs when its
+        Those that execute its statement, then all of the test modules that import its
+        module: they may execute it while they are imported, or in a fixture that several
+        tests share, which is measured for the first one alone. A statement outside functions runs when its
         module is imported, and its values may be used anywhere: there it is the tests that
         execute a function of the module, then those that import it or execute a function
         of its importers, and so on, and at last all others.
@@ -197,7 +199,14 @@ class Reach:
         if mutant.in_function:
             lines = self._lines.get(mutant.path, {})
             tests = {test for line in mutant.lines for test in lines.get(str(line), ())}
-            return self._sorted(tests or self._tests_in({_own_tests(mutant)}), mutant)
+            tests = tests or self._tests_in({_own_tests(mutant)})
+            near = {
+                path
+                for path in self._imports.importers(mutant.path)
+                if path.startswith(TESTS)
+            }
+            more = self._sorted(self._tests_in(near), mutant)
+            return list(dict.fromkeys([*self._sorted(tests, mutant), *more]))
         order = {}
         for paths in self._imports.levels(mutant.path):
             order |= dict.fromkeys(self._sorted(self._tests_in(paths), mutant))

@@ -8,7 +8,8 @@ on the tests that ran before in this process, unless all of them are.
 
 import importlib
 import pkgutil
-import sys
+
+import pytest
 
 import ganeti
 from fakes import selection
@@ -18,13 +19,19 @@ def pytest_addoption(parser):
     selection.add_options(parser)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config):
+    selection.draw_examples(config)
+
+
 def pytest_collection_modifyitems(config, items):
     selection.leave_out(config, items)
 
 
-def pytest_collection_finish():
+def pytest_collection_finish(session):
     """Load the whole library, if a test draws examples."""
-    if "hypothesis" not in sys.modules:
+    functions = (getattr(item, "obj", None) for item in session.items)
+    if not any(getattr(each, "is_hypothesis_test", False) for each in functions):
         return
     for module in pkgutil.walk_packages(ganeti.__path__, "ganeti."):
         importlib.import_module(module.name)

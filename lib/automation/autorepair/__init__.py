@@ -6,10 +6,13 @@ state of repairs is in the tags of the instances alone.
 """
 
 from ganeti.automation.autorepair.cluster_view import ClusterView, load
-from ganeti.automation.autorepair.exclusion import exclusive
 from ganeti.automation.autorepair.recorder import Recorder
-from ganeti.automation.autorepair.reporting import LogReporter, summary
-from ganeti.automation.autorepair.run import RepairRun, Reporter, RunSettings
+from ganeti.automation.autorepair.run import RepairRun, exclusive, summary
+from ganeti.automation.autorepair.tag_changes import (
+    LogReporter,
+    Reporter,
+    RunSettings,
+)
 
 __all__ = [
     "ClusterView",

@@ -5,19 +5,26 @@ and its job waited for, before the first job of the repair is submitted. Every d
 that leads to an effect is made again on data queried just before the effect.
 """
 
+import contextlib
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Final
 
-from ganeti.automation.autorepair import cluster_view, repair_jobs
-from ganeti.automation.autorepair.cluster_view import ClusterView
+from ganeti.automation.autorepair import cluster_view
+from ganeti.automation.autorepair.cluster_view import ClusterView, KnownJobs
 from ganeti.automation.autorepair.recorder import Recorder
-from ganeti.automation.autorepair.repair_jobs import KnownJobs
-from ganeti.base import errors
+from ganeti.automation.autorepair.tag_changes import (
+    REFUSALS,
+    Reporter,
+    RunSettings,
+    TagChanges,
+)
+from ganeti.base import errors, pathutils
 from ganeti.base.clock import Clock
 from ganeti.base.constants.jobqueue import JOB_STATUS_ERROR, JOB_STATUS_SUCCESS
+from ganeti.base.filesystem import files
 from ganeti.base.text.control_chars import escape
 from ganeti.decisions.repair import diagnosis, journal, plan, tags
 from ganeti.decisions.repair.journal import Decision, Item, JobEnd
@@ -31,58 +38,33 @@ from ganeti.decisions.repair.tags import (
 )
 from ganeti.protocols import luxi
 
-_FINAL: Final = frozenset({"success", "error", "canceled"})
-_REFUSALS: Final = (errors.JobQueueError, errors.OpPrereqError, errors.RequestError)
-#: Seconds that one call waits for a change of a job.
-_CALL_S: Final = 20.0
 
-Op = dict[str, Any]
+def summary(count: Mapping[RepairState, int]) -> str:
+    """Return the numbers of instances by state as a text; empty for none."""
+    return ", ".join(f"{state}: {count[state]}" for state in sorted(count))
 
 
-class Reporter(Protocol):
-    """The place for messages; each names its object."""
+# The lock that keeps two programs from repairing at the same time.
 
-    def detail(self, text: str) -> None:
-        """Report why nothing is done."""
-
-    def info(self, text: str) -> None:
-        """Report a change, or a repair in progress."""
-
-    def warning(self, text: str) -> None:
-        """Report tags that a person has to correct."""
-
-    def error(self, text: str) -> None:
-        """Report something that the master refused or that failed."""
+_LOCK_FILE: Final = "ganeti-autorepair.lock"
 
 
-@dataclasses.dataclass(frozen=True)
-class RunSettings:
-    """Settings of a run.
+@contextlib.contextmanager
+def exclusive(paths: pathutils.Paths, *, timeout_s: float) -> Iterator[None]:
+    """Hold the lock of automatic repairs on this node, the master.
 
-    Attributes:
-        source: name of the program in the reason trail of jobs.
-        reason: its reason there.
-        comment: comment of the jobs.
-        job_delay_s: seconds that a repair's job waits first, in which the tag gets the
-            job's id; both need the instance's lock.
-        wait_s: seconds that the run waits for changes of tags altogether; None for no
-            limit.
-        dry_run: report jobs and tags instead of changing anything.
+    Raises:
+        LockError: another program had it for longer than the timeout.
+        OSError: the lock file cannot be opened.
     """
-
-    source: str
-    reason: str
-    comment: str
-    job_delay_s: float
-    wait_s: float | None = None
-    dry_run: bool = False
+    with files.locked(f"{paths.lock_dir}/{_LOCK_FILE}", timeout_s=timeout_s):
+        yield
 
 
 class RepairRun:
     """One run.
 
     Attributes:
-        has_failed: whether the master refused a job, or a change of tags failed.
         jobs: ids of the jobs of repairs that were submitted.
         touched: nodes of the instances with a repair under way.
         failed: names of the instances whose repair has failed.
@@ -102,16 +84,19 @@ class RepairRun:
         self._report = reporter
         self._new_id = new_id
         self._now = int(clock.time())
-        wait_s = settings.wait_s
+        self._changes = TagChanges(client, clock, settings, reporter)
         #: Report of this run to the journal; None if it has no effects.
         self._round: Recorder | None = None
-        self._deadline = None if wait_s is None else clock.monotonic() + wait_s
         #: Instance -> tags that a run without effects would have set.
         self._pretended: dict[str, list[str]] = {}
-        self.has_failed = False
         self.jobs: list[int] = []
         self.touched: set[str] = set()
         self.failed: list[str] = []
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the master refused a job, or a change of tags failed."""
+        return self._changes.has_failed
 
     def all(self) -> Counter[RepairState]:
         """Do the next step of every instance; return the number of each state.
@@ -152,6 +137,7 @@ class RepairRun:
         if self._settings.dry_run:
             return self._all(is_wanted)
         self._round = Recorder(self._client.call, journal.AUTOREPAIR)
+        self._changes.round = self._round
         try:
             return self._all(is_wanted)
         finally:
@@ -168,7 +154,7 @@ class RepairRun:
         view = dataclasses.replace(view, instances=wanted)
         records = {n: tags.records(row["tags"]) for n, row in wanted.items()}
         pending = {n: rs for n, rs in records.items() if _is_pending(rs)}
-        jobs = repair_jobs.load(self._client, pending)
+        jobs = cluster_view.load_jobs(self._client, pending)
         self._remove_expired(view)
         states: dict[str, RepairState | None] = dict.fromkeys(idle, RepairState.HEALTHY)
         states |= {
@@ -193,16 +179,21 @@ class RepairRun:
             if name not in view.instances:
                 return None
             own = tags.records(self._tags(name, view))
-            jobs = repair_jobs.load(self._client, {name: own})
+            jobs = cluster_view.load_jobs(self._client, {name: own})
             own, step, policy = self._decide(name, view, jobs)
         step, limit = self._limited(name, own, step)
         self._explain(name, own, step)
-        self._note(name, own, step, view, limit)
-        self._note_ends(own, step, jobs)
+        is_quiet = step.state == RepairState.HEALTHY and not step.is_change
+        if self._round is not None and (step.note or not is_quiet):
+            self._round.add(_item(view.instances[name], own, step, limit))
+            if step.repair is not None:
+                self._warn(self._round.report())
+        if self._round is not None:
+            self._round.note_ends(_ends(own, step, jobs))
         if step.repair is None or step.record is None:
             removed = [record.original_tag for record in step.remove]
             added = [record.tag for record in step.add]
-            is_done = self._retag("instance", name, added, removed)
+            is_done = self._changes.change("instance", name, added, removed)
             if self._settings.dry_run:
                 present = set(self._tags(name, view))
                 self._pretended[name] = sorted(present - {*removed} | {*added})
@@ -215,7 +206,7 @@ class RepairRun:
     ) -> tuple[list[RepairRecord], RepairStep, RepairPolicy]:
         """Return records of an instance, its next step, and the permitted repairs."""
         present = self._tags(name, view)
-        records = repair_jobs.complete(tags.records(present), jobs)
+        records = cluster_view.complete(tags.records(present), jobs)
         damaged = tags.unreadable_records(present)
         health = view.health(name)
         repair = start = None
@@ -273,60 +264,6 @@ class RepairRun:
         state = step.state if _is_pending(records) else RepairState.NEEDS_REPAIR
         return RepairStep(state, note=refusal.text), refusal.limit
 
-    # Journal
-    def _note(
-        self,
-        name: str,
-        records: Sequence[RepairRecord],
-        step: RepairStep,
-        view: ClusterView,
-        limit: str,
-    ) -> None:
-        """Note the decision about an instance that is not simply healthy."""
-        is_quiet = step.state == RepairState.HEALTHY and not step.is_change
-        if self._round is None or (is_quiet and not step.note):
-            return
-        pending = [record for record in records if record.outcome is None]
-        named = [*pending, *step.add, *step.remove]
-        ids = dict.fromkeys(record.id for record in named if record.id)
-        row = view.instances[name]
-        self._round.add(
-            Item(
-                kind=journal.INSTANCE,
-                name=name,
-                decision=Decision.REFUSED if limit else _decision(step),
-                action=step.repair.kind.word if step.repair else _action(step),
-                reason=_reason(records, step),
-                ids=tuple(ids),
-                nodes=_nodes(row),
-                moves=_act_of(step) is Act.MOVE,
-                limit=limit,
-            )
-        )
-        if step.repair is not None:
-            self._warn(self._round.report())
-
-    def _note_ends(
-        self, records: Sequence[RepairRecord], step: RepairStep, jobs: KnownJobs
-    ) -> None:
-        """Note the ends of the jobs of repairs that end with this step."""
-        if self._round is None:
-            return
-        ended = {record.id for record in step.add if record.outcome is not None}
-        self._round.note_ends(
-            JobEnd(
-                job=job,
-                status=JOB_STATUS_SUCCESS
-                if jobs.states[job].state is JobState.SUCCESS
-                else JOB_STATUS_ERROR,
-                error=jobs.states[job].error,
-            )
-            for record in records
-            if record.id in ended
-            for job in record.jobs
-            if job in jobs.states
-        )
-
     def _warn(self, problem: str) -> None:
         if problem:
             self._report.warning(problem)
@@ -347,13 +284,15 @@ class RepairRun:
             self._report.info(f"Would submit: {json.dumps(ops)}")
             return step.state
         permission = policy.origin or "a request for this instance alone"
-        common = self._common(record, f"{repair.reason}, permitted by {permission}")
+        common = self._changes.common(
+            record, f"{repair.reason}, permitted by {permission}"
+        )
         try:
             job = self._client.call("SubmitJob", [[op | common for op in ops]])
         except (errors.JobQueueFull, errors.JobQueueDrainError):
             raise
-        except _REFUSALS as err:
-            self._fail(f"{name}: the repair was not accepted: {err}")
+        except REFUSALS as err:
+            self._changes.fail(f"{name}: the repair was not accepted: {err}")
             if self._round is not None:
                 refused = {name: f"the repair was not accepted: {err}"}
                 self._round.note_refusals(journal.INSTANCE, refused, repair.kind.word)
@@ -365,99 +304,8 @@ class RepairRun:
                 self._round.note_move(name)
             self._round.note_jobs(journal.INSTANCE, {name: int(job)}, repair.kind.word)
         grown = dataclasses.replace(record, jobs=(*record.jobs, int(job)))
-        self._retag("instance", name, [grown.tag], removed, is_optional=True)
+        self._changes.change("instance", name, [grown.tag], removed, is_optional=True)
         return step.state
-
-    def _common(self, record: RepairRecord | None = None, why: str = "") -> Op:
-        """Return the parameters of all opcodes: comment and reason trail."""
-        now_ns = int(self._clock.time() * 1_000_000_000)
-        trail = [[self._settings.source, self._settings.reason, now_ns]]
-        if record is not None:
-            tag = dataclasses.replace(record, jobs=()).tag
-            trail.append([repair_jobs.REASON_SOURCE, f"{tag} {why}", now_ns])
-        if self._round is not None:
-            trail.append(self._round.reason(now_ns))
-        return {"comment": self._settings.comment, "reason": trail}
-
-    def _retag(
-        self,
-        kind: str,
-        name: str | None,
-        add: Sequence[str],
-        remove: Sequence[str],
-        *,
-        is_optional: bool = False,
-    ) -> bool:
-        """Change tags by a job and wait for it; new tags are set first.
-
-        Args:
-            kind: of the object.
-            name: of the object, None for the cluster.
-            add: new tags.
-            remove: tags to remove.
-            is_optional: the job may be done later than this run.
-
-        Returns:
-            whether the tags have changed, or there was nothing to change.
-        """
-        remove = [tag for tag in dict.fromkeys(remove) if tag not in add]
-        where = f"{kind} {name}" if name else kind
-        if self._settings.dry_run:
-            self._pretend(where, add, remove)
-            return True
-        ops: list[Op] = []
-        for verb, changed in (("SET", list(add)), ("DEL", remove)):
-            if changed:
-                op = {"OP_ID": f"OP_TAGS_{verb}", "kind": kind, "tags": changed}
-                ops.append(op | ({"name": name} if name else {}) | self._common())
-        if not ops:
-            return True
-        try:
-            job = self._client.call("SubmitJob", [ops])
-            if is_optional and not self._settings.job_delay_s:
-                # It waits for the lock that the job of the repair holds by now. To wait
-                # for it here would do the repairs of all instances one after another.
-                return True
-            problem = self._wait(job, is_optional=is_optional)
-        except (errors.JobQueueFull, errors.JobQueueDrainError):
-            raise
-        except _REFUSALS as err:
-            problem = f"the change of its tags was not accepted: {err}"
-        if problem:
-            self._fail(f"{where}: {escape(problem)}")
-        return not problem
-
-    def _pretend(self, where: str, add: Sequence[str], remove: Sequence[str]) -> None:
-        for word, changed in (("add to", add), ("remove from", remove)):
-            if changed:
-                self._report.info(f"Would {word} {where}: {' '.join(changed)}")
-
-    def _wait(self, job: Any, *, is_optional: bool) -> str:
-        """Wait for the end of a change of tags; return an error's text, or ""."""
-        known, serial = None, None
-        while True:
-            left_s = _CALL_S
-            if self._deadline is not None:
-                left_s = max(0.0, self._deadline - self._clock.monotonic())
-            args = [job, ["status", "opresult"], known, serial, min(_CALL_S, left_s)]
-            try:
-                answer = self._client.call("WaitForJobChange", args)
-            except errors.JobLost:
-                return f"job {job} does not exist any more"
-            if answer is None:
-                return f"job {job} does not exist any more"
-            if answer != "nochange":
-                known, entries = answer
-                serial = entries[-1][0] if entries else serial
-                if known[0] in _FINAL:
-                    return _problem(job, *known)
-            if left_s <= 0:
-                break
-        if is_optional:
-            return ""
-        # A later run must not meet a tag that this one did not act on.
-        self._client.call("CancelJob", [job, False])
-        return f"job {job}, which changes the tags, has not ended yet"
 
     def _remove_expired(self, view: ClusterView) -> None:
         """Remove suspensions that have ended."""
@@ -471,14 +319,10 @@ class RepairRun:
         ]
         for kind, name, present in owners:
             ended = tags.expired(present, self._now)
-            if ended and self._retag(kind, name, [], ended):
+            if ended and self._changes.change(kind, name, [], ended):
                 where = f"{kind} {name}" if name else kind
                 if not self._settings.dry_run:
                     self._report.detail(f"{where}: removed {' '.join(ended)}")
-
-    def _fail(self, text: str) -> None:
-        self.has_failed = True
-        self._report.error(text)
 
 
 def _nodes(row: cluster_view.Row) -> tuple[str, ...]:
@@ -493,6 +337,42 @@ def _act_of(step: RepairStep) -> Act | None:
         return Act.MOVE if is_move else Act.REPAIR
     begins = any(record.outcome is None for record in step.add)
     return Act.REPAIR if begins else None
+
+
+def _item(
+    row: cluster_view.Row,
+    records: Sequence[RepairRecord],
+    step: RepairStep,
+    limit: str,
+) -> Item:
+    """Return the decision about an instance; ``limit`` is what refuses its act."""
+    pending = [record for record in records if record.outcome is None]
+    named = [*pending, *step.add, *step.remove]
+    ids = dict.fromkeys(record.id for record in named if record.id)
+    return Item(
+        kind=journal.INSTANCE,
+        name=row["name"],
+        decision=Decision.REFUSED if limit else _decision(step),
+        action=step.repair.kind.word if step.repair else _action(step),
+        reason=_reason(records, step),
+        ids=tuple(ids),
+        nodes=_nodes(row),
+        moves=_act_of(step) is Act.MOVE,
+        limit=limit,
+    )
+
+
+def _ends(
+    records: Sequence[RepairRecord], step: RepairStep, jobs: KnownJobs
+) -> Iterator[JobEnd]:
+    """Yield the ends of the jobs of repairs that end with a step."""
+    ended = {record.id for record in step.add if record.outcome is not None}
+    for record in records:
+        for job in record.jobs if record.id in ended else ():
+            if (known := jobs.states.get(job)) is not None:
+                is_success = known.state is JobState.SUCCESS
+                status = JOB_STATUS_SUCCESS if is_success else JOB_STATUS_ERROR
+                yield JobEnd(job=job, status=status, error=known.error)
 
 
 def _decision(step: RepairStep) -> Decision:
@@ -544,10 +424,3 @@ def _is_pending(records: Sequence[RepairRecord]) -> bool:
 
 def _oldest(records: Sequence[RepairRecord]) -> int:
     return min(record.time for record in records if record.outcome is None)
-
-
-def _problem(job: Any, status: str, results: Any) -> str:
-    """Return the error of an ended job; "" if it succeeded."""
-    if status == "success":
-        return ""
-    return f"job {job}: {journal.first_error(results) or status}"

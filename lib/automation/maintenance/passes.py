@@ -43,7 +43,7 @@ _REPAIR: Final = "repair instances"
 #: Calls a method of the master daemon.
 Call = Callable[[str, Sequence[Any]], Any]
 #: Returns the reports at a path of agents, and problems; see
-#: `ganeti.automation.maintenance.polls`.
+#: `ganeti.automation.maintenance.diagnoses`.
 Poll = Callable[[Mapping[str, Place], str], tuple[dict[str, Diagnosis], dict[str, str]]]
 #: Members of the request of a plan that are about load.
 _Loads = Mapping[str, Mapping[str, Any]]

@@ -43,7 +43,7 @@ _MAX_MOVES: Final = 50
 
 #: Calls a method of the master daemon.
 Call = Callable[[str, Sequence[Any]], Any]
-#: Returns diagnoses and problems; see `ganeti.automation.maintenance.polls`.
+#: Returns diagnoses and problems; see `ganeti.automation.maintenance.diagnoses`.
 Poll = Callable[[Mapping[str, Place]], tuple[dict[str, Diagnosis], dict[str, str]]]
 
 

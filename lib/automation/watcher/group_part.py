@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final, Protocol
 
 from ganeti.automation.autorepair import Recorder
-from ganeti.automation.watcher import reports
+from ganeti.automation.watcher import jobs
 from ganeti.automation.watcher.effects import Watch
 from ganeti.automation.watcher.jobs import Ended, Jobs, Op
 from ganeti.automation.watcher.master_part import (
@@ -16,11 +16,10 @@ from ganeti.automation.watcher.master_part import (
 )
 from ganeti.base import errors
 from ganeti.base.constants.jobqueue import JOB_STATUS_ERROR, JOB_STATUS_SUCCESS
+from ganeti.decisions import watching
 from ganeti.decisions.repair.journal import INSTANCE, WATCHER, Decision, Item, JobEnd
 from ganeti.decisions.repair.limits import Act, Refusal
-from ganeti.decisions.watching import verdicts as decisions
-from ganeti.decisions.watching.group_state import GroupState
-from ganeti.decisions.watching.verdicts import Action, GroupReport, Verdict
+from ganeti.decisions.watching import Action, GroupReport, GroupState, Verdict
 from ganeti.protocols import luxi
 
 _log = logging.getLogger(__name__)
@@ -106,11 +105,11 @@ class _GroupRun:
             _log.warning("group %s: %s", self._group, problem)
 
     def _all(self) -> None:
-        report = reports.load(self._client, self._group)
+        report = jobs.load(self._client, self._group)
         statuses = {name: item.status for name, item in report.instances.items()}
         self._file.publish(statuses, self._watch.ssconf.nodegroups())
         now = self._watch.clock.time()
-        verdicts = decisions.judge_instances(report, self._file.state, now)
+        verdicts = watching.judge_instances(report, self._file.state, now)
         refusal = self._round.refusal(Act.START, now)
         self._round.add(*_items(verdicts, report, refusal))
         if refusal is not None:
@@ -135,7 +134,7 @@ class _GroupRun:
             ops, {v.instance: v.action.value for v in busy}
         )
         state = self._file.state
-        instances = decisions.settle(state, verdicts, refused, now)
+        instances = watching.settle(state, verdicts, refused, now)
         self._file.save(GroupState(instances, state.boot_ids))
         counted = Counter(verdict.action.value for verdict in busy)
         if len(busy) < len(verdicts):
@@ -186,7 +185,7 @@ class _GroupRun:
         ended = self._wait(accepted.values())
         for name, job_id in sorted(accepted.items()):
             end, attempt = ended.get(job_id), verdicts[name].attempt
-            tried = f"attempt {attempt} of {decisions.MAX_ATTEMPTS}"
+            tried = f"attempt {attempt} of {watching.MAX_ATTEMPTS}"
             if end is None:
                 _log.warning("instance %s: job %d has not ended yet", name, job_id)
             elif end.succeeded:
@@ -211,7 +210,7 @@ class _GroupRun:
     def _help_rebooted(self, report: GroupReport, started: Collection[str]) -> None:
         """Activate disks on nodes that have rebooted, then remember the boots."""
         state = self._file.state
-        plan = decisions.judge_boots(
+        plan = watching.judge_boots(
             report, state, started, is_checked=self._watch.settings.verify_disks
         )
         for node in plan.unknown:
@@ -227,10 +226,10 @@ class _GroupRun:
             self._note(plan)
             accepted, refused = self._submit(ops, dict.fromkeys(ops, _ACTIVATE))
             self._log_activations(accepted)
-        boot_ids = decisions.settle_boots(state, plan, report, refused)
+        boot_ids = watching.settle_boots(state, plan, report, refused)
         self._file.save(GroupState(state.instances, boot_ids))
 
-    def _is_held(self, plan: decisions.DiskPlan) -> bool:
+    def _is_held(self, plan: watching.DiskPlan) -> bool:
         """Return whether automatons must not activate disks, and note that."""
         if not plan.activate:
             return False
@@ -253,7 +252,7 @@ class _GroupRun:
         )
         return True
 
-    def _note(self, plan: decisions.DiskPlan) -> None:
+    def _note(self, plan: watching.DiskPlan) -> None:
         for decision, chosen in (
             (Decision.CHOSEN, plan.activate),
             (Decision.REFUSED, plan.skipped),
@@ -295,7 +294,7 @@ class _GroupRun:
             _log.info("group %s: job %d checks its disks already", self._group, busy)
             return
         inactive = self._inactive_disks()
-        plan = decisions.judge_disks(report, inactive)
+        plan = watching.judge_disks(report, inactive)
         for name, why in plan.skipped.items():
             _log.info("instance %s: disks not activated, %s", name, why)
         if self._is_held(plan):
@@ -411,7 +410,7 @@ def _items(
 def _tried(verdict: Verdict) -> str:
     if verdict.action not in _OPCODES:
         return ""
-    return f", attempt {verdict.attempt} of {decisions.MAX_ATTEMPTS}"
+    return f", attempt {verdict.attempt} of {watching.MAX_ATTEMPTS}"
 
 
 def _log_verdict(verdict: Verdict) -> None:

@@ -6,8 +6,6 @@ from typing import Final
 ECODE_ENVIRON: Final = "environment_error"
 #: Object exists already.
 ECODE_EXISTS: Final = "already_exists"
-#: Internal inconsistency.
-ECODE_FAULT: Final = "internal_error"
 #: Bad or missing argument.
 ECODE_INVAL: Final = "wrong_input"
 #: Object does not exist.

@@ -24,19 +24,6 @@ QR_VIA_LUXI: Final = (
     "network",
     "node",
 )
-#: Answered through OP_QUERY.
-QR_VIA_OP: Final = ("cluster", "extstorage", "os")
-QR_VIA_RAPI: Final = (
-    "export",
-    "filter",
-    "group",
-    "instance",
-    "job",
-    "lock",
-    "network",
-    "node",
-)
-QR_VIA_RAPI_PUT: Final = ("filter", "job", "lock")
 QFT_ALL: Final = (
     "bool",
     "float",
@@ -61,7 +48,6 @@ RS_UNKNOWN: Final = 1
 RS_NODATA: Final = 2
 RS_UNAVAIL: Final = 3
 RS_OFFLINE: Final = 4
-RS_ALL: Final = (0, 1, 2, 3, 4)
 #: Status to [verbose text, short text] shown by list commands.
 RSS_DESCRIPTION: Final = {
     1: ("(unknown)", "??"),
@@ -82,24 +68,3 @@ QLANG_OP_LE: Final = "<="
 QLANG_OP_GE: Final = ">="
 QLANG_OP_REGEXP: Final = "=~"
 QLANG_OP_CONTAINS: Final = "=[]"
-#: A single argument with any of these is parsed as a filter.
-QLANG_FILTER_DETECTION_CHARS: Final = (
-    "\t",
-    "\n",
-    "\x0b",
-    "\x0c",
-    "\r",
-    " ",
-    "!",
-    '"',
-    "'",
-    "(",
-    ")",
-    "/",
-    "<",
-    "=",
-    ">",
-    "\\",
-    "~",
-)
-QLANG_GLOB_DETECTION_CHARS: Final = ("*", "?")

@@ -1,14 +1,18 @@
-"""Addresses and host names: lookup, local addresses, reachability."""
+"""Addresses, host names and URLs: forms, lookup, local addresses, reachability."""
 
 import contextlib
+import re
 import socket
 from collections.abc import Iterator
+from typing import Any, Final
 
 from ganeti.base import errors
-from ganeti.base.constants import timeouts
+from ganeti.base.constants import ecodes, misc
 from ganeti.base.filesystem import files
 from ganeti.base.net import ip
 from ganeti.base.pathutils import Paths
+
+_TCP_PING_TIMEOUT: Final = 10
 
 HOSTS_FILE = "/etc/hosts"
 
@@ -97,7 +101,7 @@ def lookup_host(
 def read_hosts(path: str) -> Iterator[tuple[str, list[str]]]:
     """Yield address and names of each line of a hosts file, if the file exists."""
     with contextlib.suppress(OSError):
-        for line in files.read_file(path).decode().splitlines():
+        for line in files.read_file(path).decode(errors="replace").splitlines():
             address, *names = line.partition("#")[0].split() or [""]
             if names and is_address(address):
                 yield address, names
@@ -107,7 +111,7 @@ def tcp_ping(
     address: str,
     port: int,
     *,
-    timeout_s: float = timeouts.TCP_PING_TIMEOUT,
+    timeout_s: float = _TCP_PING_TIMEOUT,
     source: str | None = None,
     live_port_needed: bool = False,
 ) -> bool:
@@ -252,3 +256,105 @@ def service_port(name: str, default: int, protocol: str = "tcp") -> int:
         return socket.getservbyname(name, protocol)
     except OSError:
         return default
+
+
+@contextlib.contextmanager
+def netlink_route() -> Iterator[Any]:
+    """Open a ``pyroute2.IPRoute`` of this network namespace.
+
+    Raises:
+        OSError: the kernel refused a request in the body.
+    """
+    from pyroute2 import IPRoute
+    from pyroute2.netlink.exceptions import NetlinkError
+
+    try:
+        with IPRoute() as ip:
+            yield ip
+    except NetlinkError as err:
+        raise OSError(err.code, str(err)) from err
+
+
+_LABEL: Final = re.compile(r"^(?!-)[a-z0-9_-]{1,63}(?<!-)$")
+_MAX_LENGTH: Final = 255
+#: Characters of a name that is too long in errors.
+_SHOWN: Final = 40
+_UUID: Final = re.compile(misc.UUID_REGEX)
+
+
+def normalize_host_name(name: str) -> str:
+    """Return a host name in lower case, without a final dot.
+
+    Raises:
+        OpPrereqError: the text is not a host name.
+    """
+    text = name.lower().removesuffix(".")
+    if len(text) > _MAX_LENGTH or not all(map(_LABEL.fullmatch, text.split("."))):
+        raise errors.OpPrereqError(
+            f"wanted a host name such as web1.example.com, found {name!r}",
+            ecodes.ECODE_INVAL,
+        )
+    return text
+
+
+def check_free_name(name: str, what: str) -> None:
+    """Check a name for a new object that need not be a host name.
+
+    Args:
+        name: to check.
+        what: the kind of object, for the error.
+
+    Raises:
+        OpPrereqError: it is longer than any host name, does not fit in a line of a
+            file, or has the form of a uuid.
+    """
+    if len(name) > _MAX_LENGTH:
+        raise errors.OpPrereqError(
+            f"{what} {name[:_SHOWN]}...: wanted a name of at most {_MAX_LENGTH}"
+            f" characters, found {len(name)}",
+            ecodes.ECODE_INVAL,
+        )
+    if not name.isprintable() or name != name.strip():
+        raise errors.OpPrereqError(
+            f"{what} {name!r}: a name must have printable characters only, and no space"
+            " at its ends",
+            ecodes.ECODE_INVAL,
+        )
+    refuse_uuid(name, f"{what} {name}")
+
+
+def refuse_uuid(name: str, what: str) -> None:
+    """Refuse a name for a new object that could be taken for the uuid of another.
+
+    Args:
+        name: to check.
+        what: the object, for the error.
+
+    Raises:
+        OpPrereqError: it has the form of a uuid.
+    """
+    if _UUID.fullmatch(name):
+        raise errors.OpPrereqError(
+            f"{what}: a name must not look like a uuid", ecodes.ECODE_INVAL
+        )
+
+
+#: Parts of a URL: scheme, server and path, beginning of query or fragment, the rest.
+_PARTS: Final = re.compile(
+    r"([a-zA-Z]+:/+)?(?:[^/?#]*@)?([^?#]*)(?:([?#])(.*))?", re.DOTALL
+)
+
+
+def shown_url(url: str) -> str:
+    """Return a URL for messages: without user, password, query and fragment.
+
+    Those may be secrets of its server, and messages go to logs and journals. A
+    password with a slash, question mark or number sign makes the URL invalid: then the
+    text between the first colon and the last "@" may be a password.
+    """
+    parts = _PARTS.fullmatch(url)
+    scheme, place, mark, rest = parts.groups("") if parts else ("", "", "", "")
+    before, colon, after = place.partition(":")
+    if colon and "@" in after + rest:
+        return f"{scheme}{before}..."
+    return f"{scheme}{place}{mark}{'...' if mark else ''}"

@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from ganeti.base import errors
-from ganeti.base.constants import ecodes, timeouts
+from ganeti.base.constants import ecodes, misc
 
 _SIZE: Final = re.compile(r"([.0-9]+)\s*([a-z]*)")
 _FACTORS: Final = {
@@ -106,7 +106,7 @@ def parse_duration(text: str) -> int:
     factor = factors.get(text[-1:])
     number = text if factor is None else text[:-1]
     seconds = whole_number(number)
-    if seconds is None or seconds * (factor or 1) > timeouts.LONGEST_S:
+    if seconds is None or seconds * (factor or 1) > misc.LONGEST_S:
         raise errors.OpPrereqError(
             "time: wanted a number with s, m, h, d or w, at most 100 years, found"
             f" {text!r:.100}",

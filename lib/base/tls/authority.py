@@ -37,6 +37,7 @@ _CERTIFICATE_MODE: Final = 0o440
 #: Largest request that is parsed, in bytes; one of a P-256 key has about 450.
 _MAX_REQUEST: Final = 8192
 _UUID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+#: The library reads one key of a text; in a renewal the file has two.
 _KEY: Final = re.compile(
     b"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?-----END \\1-----\n?", re.DOTALL
 )
@@ -49,6 +50,7 @@ def create() -> x509.Pair:
     lifetime_s = int(dt.timedelta(days=x509.VALIDITY_DAYS).total_seconds())
     certificate = (
         x509.builder(name, name, key.public_key(), 1, lifetime_s)
+        # No certificate that it issues may sign others.
         .add_extension(library.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs_certificates=True), critical=True)
         .add_extension(
@@ -162,6 +164,7 @@ def load(*, server_pem: str, key_path: str) -> x509.Pair:
     """
     certificate = x509.load_certificate(server_pem)
     keys = keys_of(_read_keys(key_path), key_path)
+    # During a renewal the file has the keys of both authorities.
     for key in keys:
         if key.public_key() == certificate.public_key():
             return x509.Pair(key, certificate)
@@ -197,6 +200,7 @@ def requested_key(pem: str) -> ec.EllipticCurvePublicKey:
     try:
         request = library.load_pem_x509_csr(pem.encode())
         key = request.public_key()
+        # The signature proves that the sender has the private key.
         is_valid = request.is_signature_valid
     except (ValueError, TypeError, library.InvalidVersion) as err:
         raise errors.X509CertError(f"certificate request: damaged: {err}") from err
@@ -230,6 +234,7 @@ def issue(
         serial: serial number; by convention the time, in seconds since 1970.
         validity_s: at most the authority's remaining validity, which is the default.
     """
+    # A certificate that outlives its issuer would be refused from the issuer's end on.
     rest = int(x509.seconds_left(authority.certificate))
     names = [library.DNSName(text) for text in (uuid, name) if text]
     issuer_id = library.AuthorityKeyIdentifier.from_issuer_public_key(
@@ -247,6 +252,8 @@ def issue(
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(
             library.ExtendedKeyUsage(
+                # A node daemon answers calls with the certificate with which the node
+                # makes them.
                 [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
             ),
             critical=False,
@@ -306,6 +313,8 @@ def check_ends(*paths: str) -> None:
     """
     for path in paths:
         try:
+            # During a renewal the file has the former authority, too, which may have
+            # ended.
             ends = [each.not_valid_after_utc for each in x509.load_certificates(path)]
         except errors.X509CertError:
             continue

@@ -83,6 +83,7 @@ def digest(certificate: x509.Certificate) -> str:
 
 def format_digest(der: bytes) -> str:
     """Return the digest of a certificate in DER form."""
+    # The documented form of the file ``ssconf_master_candidates_certs`` is SHA-1.
     return hashlib.sha1(der).digest().hex(":").upper()
 
 
@@ -121,6 +122,7 @@ def create_service(cluster_name: str) -> Pair:
         cluster_name: host name of the cluster. Clients that are given another address
             of a node compare the common name.
     """
+    # Each name once: a cluster may have the first one itself.
     return create_self_signed(names=dict.fromkeys((CLUSTER_NAME, cluster_name)))
 
 

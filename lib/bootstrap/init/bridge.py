@@ -9,7 +9,7 @@ network configuration of the machine, so that it exists after a reboot.
 from typing import Final
 
 from ganeti.base import errors
-from ganeti.base.constants import ecodes
+from ganeti.base.errors import refusal
 from ganeti.base.process import RunResult, Shell
 from ganeti.bootstrap.options import Feedback
 
@@ -26,6 +26,7 @@ else echo {_MISSING}
 fi
 """
 #: Argument: root of the machine's files. It prints what manages the network, if known.
+#: ifupdown reads files of ``interfaces.d`` only if the main file names them.
 _MANAGER: Final = rf"""
 if systemctl is-enabled systemd-networkd.service > /dev/null 2>&1; then echo networkd
 elif [ -d "$1{_IFUPDOWN}.d" ] && grep -Eq \
@@ -80,6 +81,7 @@ def configuration(shell: Shell, root: str, name: str) -> dict[str, str]:
             f"{prefix}.netdev": f"{_HEADER}[NetDev]\nName={name}\nKind=bridge\n",
             f"{prefix}.network": (
                 f"{_HEADER}[Match]\nName={name}\n\n[Network]\n"
+                # A bridge without ports has no carrier, for which networkd would wait.
                 "LinkLocalAddressing=no\nConfigureWithoutCarrier=yes\n"
             ),
         }
@@ -87,6 +89,8 @@ def configuration(shell: Shell, root: str, name: str) -> dict[str, str]:
         return {
             f"{root}{_IFUPDOWN}.d/ganeti-{name}": (
                 f"{_HEADER}auto {name}\niface {name} inet manual\n"
+                # `create` has made the bridge already when ifup is run before the next
+                # boot.
                 f"    pre-up ip link show dev {name} > /dev/null 2>&1"
                 f" || ip link add name {name} type bridge\n"
                 f"    up ip link set dev {name} up\n"
@@ -148,10 +152,9 @@ def prepare_node(
         )
         return
     if state == _OTHER:
-        raise errors.OpPrereqError(
+        raise refusal(
             f"--create-bridge: {name} is a network interface of {node}, but not a"
-            " bridge",
-            ecodes.ECODE_INVAL,
+            " bridge"
         )
     feedback(f"Creating the bridge {name} on {node}, without ports")
     create(shell, name)

@@ -9,10 +9,10 @@ import socket
 from typing import Final
 
 from ganeti import _buildconf
-from ganeti.base import errors
-from ganeti.base.constants import daemons, disks, ecodes, network
+from ganeti.base import errors, pathutils
+from ganeti.base.constants import daemons, disks, ecodes, misc
 from ganeti.base.constants.parameters import hvparams
-from ganeti.base.filesystem import system_directories
+from ganeti.base.errors import refusal
 from ganeti.base.net import ip, netutils
 from ganeti.base.pathutils import Paths
 from ganeti.base.process import Runner
@@ -43,12 +43,14 @@ def gather(
             directories of file disks may have been created.
     """
     check_unused(paths)
+    # Without its users, confd or the remote API would refuse to start after all files
+    # have been written.
     Services(paths, process).check_users()
     initial_config.enabled_hypervisors(options)
     family = family_of(options)
     hostname, primary_ip = own_name(paths, family)
     cluster_name = canonical_name(options.cluster_name, paths)
-    master_ip = _master_ip(paths, cluster_name, family)
+    master_ip = _host(cluster_name, paths, family)[1][0]
     _check_master_ip(paths, master_ip, primary_ip)
     secondary_ip = _secondary_ip(options, primary_ip, family)
     templates = initial_config.enabled_templates(options)
@@ -66,7 +68,13 @@ def gather(
         netmask=_netmask(options, family),
         family=int(family),
         host_keys=_host_keys(paths, options),
-        default_iallocator=_iallocator(paths, options),
+        default_iallocator=(
+            builtin.NAME
+            if options.default_iallocator is None
+            else defaults.checked(
+                options.default_iallocator, paths.iallocator_search_path
+            )
+        ),
         has_default_kernel=os.path.isfile(_DEFAULT_KERNEL),
         **storage,
     )
@@ -94,9 +102,8 @@ def family_of(options: InitOptions) -> socket.AddressFamily:
         OpPrereqError: the version is not 4 or 6.
     """
     if options.primary_ip_version not in _FAMILIES:
-        raise errors.OpPrereqError(
-            f"primary IP version: wanted 4 or 6, found {options.primary_ip_version}",
-            ecodes.ECODE_INVAL,
+        raise refusal(
+            f"primary IP version: wanted 4 or 6, found {options.primary_ip_version}"
         )
     return _FAMILIES[options.primary_ip_version]
 
@@ -108,7 +115,7 @@ def own_name(paths: Paths, family: socket.AddressFamily) -> tuple[str, str]:
         OpPrereqError: the name has no address, or none of this machine.
     """
     name = canonical_name(paths.hostname, paths)
-    address = _resolve(name, paths, family)
+    address = _host(name, paths, family)[1][0]
     if not paths.is_virtual and netutils.is_loopback(address):
         raise errors.OpPrereqError(
             f"node {name}: its name resolves to the loopback address {address}; correct"
@@ -122,10 +129,6 @@ def own_name(paths: Paths, family: socket.AddressFamily) -> tuple[str, str]:
             ecodes.ECODE_ENVIRON,
         )
     return name, address
-
-
-def _resolve(name: str, paths: Paths, family: socket.AddressFamily) -> str:
-    return _host(name, paths, family)[1][0]
 
 
 def _host(
@@ -147,10 +150,6 @@ def canonical_name(name: str, paths: Paths) -> str:
         OpPrereqError: the name cannot be resolved.
     """
     return _host(name, paths)[0]
-
-
-def _master_ip(paths: Paths, name: str, family: socket.AddressFamily) -> str:
-    return _resolve(name, paths, family)
 
 
 def _check_master_ip(paths: Paths, master_ip: str, primary_ip: str) -> None:
@@ -180,17 +179,12 @@ def _secondary_ip(
     address = options.secondary_ip
     if not address:
         if family == socket.AF_INET6:
-            raise errors.OpPrereqError(
-                "secondary IP: with IPv6 primary addresses, an IPv4 address is"
-                " required",
-                ecodes.ECODE_INVAL,
+            raise refusal(
+                "secondary IP: with IPv6 primary addresses, an IPv4 address is required"
             )
         return primary_ip
     if not netutils.is_address(address) or netutils.family(address) != socket.AF_INET:
-        raise errors.OpPrereqError(
-            f"secondary IP: wanted an IPv4 address, found {address!r}",
-            ecodes.ECODE_INVAL,
-        )
+        raise refusal(f"secondary IP: wanted an IPv4 address, found {address!r}")
     if address != primary_ip and not netutils.owns_address(address):
         raise errors.OpPrereqError(
             f"secondary IP {address}: is not an address of this machine",
@@ -203,9 +197,8 @@ def _netmask(options: InitOptions, family: socket.AddressFamily) -> int:
     full = _FULL_PREFIX[family]
     mask = full if options.master_netmask is None else options.master_netmask
     if not 1 <= mask <= full:
-        raise errors.OpPrereqError(
-            f"master netmask: wanted a prefix length of 1 to {full}, found {mask}",
-            ecodes.ECODE_INVAL,
+        raise refusal(
+            f"master netmask: wanted a prefix length of 1 to {full}, found {mask}"
         )
     return mask
 
@@ -215,16 +208,14 @@ def _check_lvm(
 ) -> None:
     if not set(templates) & set(disks.DTS_LVM):
         if options.vg_name:
-            raise errors.OpPrereqError(
-                f"volume group {options.vg_name}: no enabled disk template uses it",
-                ecodes.ECODE_INVAL,
+            raise refusal(
+                f"volume group {options.vg_name}: no enabled disk template uses it"
             )
         return
     name = disks.DEFAULT_VG if options.vg_name is None else options.vg_name
     if not name:
-        raise errors.OpPrereqError(
-            "volume group: must be set while disk template plain or drbd is enabled",
-            ecodes.ECODE_INVAL,
+        raise refusal(
+            "volume group: must be set while disk template plain or drbd is enabled"
         )
     words = ("vgs", "--noheadings", "--nosuffix", "--units=m", "-ovg_size", name)
     try:
@@ -268,6 +259,7 @@ def _storage_dirs(
         if path is None and template in templates:
             path = _buildconf.FILE_STORAGE_DIR if default is None else default
         path = path or ""
+        # Volumes of Gluster are mounted there at their first use.
         if template in templates and template != "gluster":
             _check_storage_dir(paths, path, template)
         chosen[field] = path
@@ -276,17 +268,15 @@ def _storage_dirs(
 
 def _check_storage_dir(paths: Paths, path: str, template: str) -> None:
     if not os.path.isabs(path) or os.path.normpath(path) != path:
-        raise errors.OpPrereqError(
-            f"directory of {template} disks: wanted an absolute path, found {path!r}",
-            ecodes.ECODE_INVAL,
+        raise refusal(
+            f"directory of {template} disks: wanted an absolute path, found {path!r}"
         )
     local = path if path.startswith(f"{paths.root}/") else paths.at(path)
-    system = system_directories.around(local.removeprefix(paths.root))
+    system = pathutils.system_directory_around(local.removeprefix(paths.root))
     if system is not None:
-        raise errors.OpPrereqError(
+        raise refusal(
             f"directory of {template} disks: wanted a path outside of the system"
-            f" directory {system}, found {path!r}",
-            ecodes.ECODE_INVAL,
+            f" directory {system}, found {path!r}"
         )
     try:
         os.makedirs(local, mode=0o750, exist_ok=True)
@@ -298,12 +288,11 @@ def _check_storage_dir(paths: Paths, path: str, template: str) -> None:
 
 
 def _check_netdev(options: InitOptions) -> None:
-    name = options.master_netdev or network.DEFAULT_BRIDGE
+    name = options.master_netdev or misc.DEFAULT_BRIDGE
     if not (ip.is_interface(name) and os.path.exists(f"/sys/class/net/{name}")):
-        raise errors.OpPrereqError(
+        raise refusal(
             f"master netdev {name!r:.100}: no such network interface on this machine;"
-            f" found {', '.join(sorted(os.listdir('/sys/class/net')))}",
-            ecodes.ECODE_INVAL,
+            f" found {', '.join(sorted(os.listdir('/sys/class/net')))}"
         )
 
 
@@ -321,10 +310,3 @@ def _host_keys(paths: Paths, options: InitOptions) -> tuple[str, ...]:
             ecodes.ECODE_ENVIRON,
         )
     return present
-
-
-def _iallocator(paths: Paths, options: InitOptions) -> str:
-    name = options.default_iallocator
-    if name is None:
-        return builtin.NAME
-    return defaults.checked(name, paths.iallocator_search_path)

@@ -6,16 +6,18 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti.base import errors
-from ganeti.base.constants import disks, ecodes, network
-from ganeti.base.constants.parameters import hvparams as hvparam_constants
-from ganeti.base.constants.parameters import hypervisors, ipolicy, params
+from ganeti.base.constants import disks, misc
+from ganeti.base.constants.parameters import hvparams, params
 from ganeti.base.constants.protocols import export, mond
+from ganeti.base.errors import refusal
 from ganeti.bootstrap.options import InitOptions
 from ganeti.model.objects import Cluster, Node, NodeGroup
-from ganeti.operations.parameters import disk_parameters, nic_params, typed_params
+from ganeti.operations.parameters import device_params, typed_params
 from ganeti.protocols import uidpool
 from ganeti.protocols.ssh import host_keys, keys
+
+_DEFAULT_DRBD_HELPER: Final = "/bin/true"
+_DEFAULT_ENABLED_HYPERVISOR: Final = "xen-pvm"
 
 #: One below the first port that is allocated.
 FIRST_PORT_MARK: Final = 10999
@@ -84,10 +86,10 @@ def enabled_hypervisors(options: InitOptions) -> tuple[str, ...]:
     Raises:
         OpPrereqError: the list is empty or contains an unknown hypervisor.
     """
-    default = (hypervisors.DEFAULT_ENABLED_HYPERVISOR,)
+    default = (_DEFAULT_ENABLED_HYPERVISOR,)
     return _checked_names(
         default if options.enabled_hypervisors is None else options.enabled_hypervisors,
-        hypervisors.HYPER_TYPES,
+        hvparams.HYPER_TYPES,
         "enabled hypervisors",
     )
 
@@ -115,10 +117,9 @@ def check_offered(options: InitOptions) -> None:
     templates = enabled_templates(options)
     absent = [name for name in templates if name not in disks.OFFERED_DISK_TEMPLATES]
     if absent:
-        raise errors.OpPrereqError(
+        raise refusal(
             f"enabled disk templates: {', '.join(absent)}: not offered by this release;"
-            f" offered are {', '.join(disks.OFFERED_DISK_TEMPLATES)}",
-            ecodes.ECODE_INVAL,
+            f" offered are {', '.join(disks.OFFERED_DISK_TEMPLATES)}"
         )
 
 
@@ -129,10 +130,7 @@ def _checked_names(
     unknown = [name for name in names if name not in allowed]
     if unknown or not names:
         listed = ", ".join(unknown) or "none"
-        raise errors.OpPrereqError(
-            f"{subject}: wanted some of {', '.join(allowed)}, found {listed}",
-            ecodes.ECODE_INVAL,
-        )
+        raise refusal(f"{subject}: wanted some of {', '.join(allowed)}, found {listed}")
     return tuple(dict.fromkeys(names))
 
 
@@ -148,10 +146,10 @@ def filled_hvparams(
         OpPrereqError: an unknown hypervisor or parameter, or a wrong value.
     """
     for name in options.hvparams:
-        _checked_names((name,), hypervisors.HYPER_TYPES, "hypervisor parameters")
+        _checked_names((name,), hvparams.HYPER_TYPES, "hypervisor parameters")
     enabled = enabled_hypervisors(options)
     filled = {}
-    for name, table in hvparam_constants.HYPERVISOR.items():
+    for name, table in hvparams.HYPERVISOR.items():
         given = typed_params.hypervisor(
             name, options.hvparams.get(name, {}), allow_cluster_only=True
         )
@@ -187,12 +185,12 @@ def filled_nicparams(options: InitOptions) -> dict[str, Any]:
     given = typed_params.typed(options.nicparams, params.NIC, "NIC parameter")
     filled = {name: row.default for name, row in params.NIC.items()}
     if given.get("mode") == "openvswitch":
+        # The default link is the name of a bridge, and no switch has it.
         filled["link"] = params.NODE["ovs_name"].default
-    filled |= nic_params.check(given, "NIC parameters")
+    filled |= device_params.check_nic(given, "NIC parameters")
     if filled["mode"] == "bridged" and not filled["link"]:
-        raise errors.OpPrereqError(
-            "NIC parameter link: wanted a bridge for mode bridged, found nothing",
-            ecodes.ECODE_INVAL,
+        raise refusal(
+            "NIC parameter link: wanted a bridge for mode bridged, found nothing"
         )
     return filled
 
@@ -212,13 +210,15 @@ def filled_diskparams(options: InitOptions) -> dict[str, dict[str, Any]]:
         _checked_names((name,), disks.DISK_TEMPLATES, "disk parameters")
     filled = {
         name: {key: row.default for key, row in table.items()}
-        | disk_parameters.typed(
+        | device_params.typed(
             name, options.diskparams.get(name, {}), f"disk template {name}: parameter"
         )
         for name, table in params.DISK.items()
     }
     for name, values in filled.items():
-        disk_parameters.check_stripes(values, f"disk template {name}: parameter")
+        device_params.check_stripes(values, f"disk template {name}: parameter")
+    # The default of the parameter comes before the group of the data, and names a group
+    # that this cluster may not have.
     if options.vg_name and not options.diskparams.get("drbd", {}).get("metavg"):
         filled["drbd"]["metavg"] = options.vg_name
     return filled
@@ -232,14 +232,14 @@ def filled_ipolicy(options: InitOptions) -> dict[str, Any]:
     """
     given = dict(options.ipolicy)
     for key in given:
-        _checked_names((key,), ipolicy.IPOLICY_ALL_KEYS, "instance policy")
+        _checked_names((key,), params.IPOLICY_ALL_KEYS, "instance policy")
     enabled = enabled_templates(options)
-    policy: dict[str, Any] = dict(ipolicy.IPOLICY_DEFAULTS) | {
-        ipolicy.IPOLICY_DTS: list(enabled)
+    policy: dict[str, Any] = dict(params.IPOLICY_DEFAULTS) | {
+        params.IPOLICY_DTS: list(enabled)
     }
     policy |= given
     _checked_names(
-        tuple(policy[ipolicy.IPOLICY_DTS]), enabled, "instance policy disk-templates"
+        tuple(policy[params.IPOLICY_DTS]), enabled, "instance policy disk-templates"
     )
     return policy
 
@@ -251,11 +251,11 @@ def mac_prefix(options: InitOptions) -> str:
         OpPrereqError: malformed, or the prefix of multicast addresses.
     """
     prefix = (options.mac_prefix or DEFAULT_MAC_PREFIX).lower()
+    # The lowest bit of the first octet marks multicast addresses.
     if not _MAC_PREFIX.fullmatch(prefix) or int(prefix[:2], 16) & 1:
-        raise errors.OpPrereqError(
+        raise refusal(
             "MAC prefix: wanted three octets of a unicast address such as"
-            f" {DEFAULT_MAC_PREFIX}, found {prefix!r}",
-            ecodes.ECODE_INVAL,
+            f" {DEFAULT_MAC_PREFIX}, found {prefix!r}"
         )
     return prefix
 
@@ -320,7 +320,7 @@ def _identity(now: float) -> dict[str, Any]:
 
 
 def _naming(options: InitOptions, host: MasterHost) -> dict[str, Any]:
-    bridge = network.DEFAULT_BRIDGE
+    bridge = misc.DEFAULT_BRIDGE
     return {
         "cluster_name": host.cluster_name,
         "rsahostkeypub": host_keys.rsa_body(host.host_keys),
@@ -349,7 +349,7 @@ def _parameters(options: InitOptions, host: MasterHost) -> dict[str, Any]:
         vg_name = disks.DEFAULT_VG
     helper = options.drbd_helper
     if helper is None and "drbd" in templates:
-        helper = disks.DEFAULT_DRBD_HELPER
+        helper = _DEFAULT_DRBD_HELPER
     return {
         "enabled_hypervisors": enabled_hypervisors(options),
         "hvparams": filled_hvparams(
@@ -408,9 +408,7 @@ def _policies(options: InitOptions) -> dict[str, Any]:
 def _pool_size(options: InitOptions) -> int:
     size = options.candidate_pool_size
     if size is not None and size < 1:
-        raise errors.OpPrereqError(
-            f"candidate pool size: wanted 1 or more, found {size}", ecodes.ECODE_INVAL
-        )
+        raise refusal(f"candidate pool size: wanted 1 or more, found {size}")
     return DEFAULT_POOL_SIZE if size is None else size
 
 

@@ -9,21 +9,26 @@ from ganeti.base import errors
 from ganeti.base.clock import Clock
 from ganeti.base.constants import daemons, versions
 from ganeti.base.filesystem import files
+from ganeti.base.net import netutils
 from ganeti.base.pathutils import Paths
 from ganeti.base.process import Runner
-from ganeti.bootstrap import cluster_files, crypto, jobs, port_checks, service_checks
+from ganeti.bootstrap import cluster_files, crypto, jobs, machine_checks, store_access
 from ganeti.bootstrap.init import bridge, checks, initial_config, machine_defaults
+from ganeti.bootstrap.jobs import wait_until
 from ganeti.bootstrap.options import Feedback, InitOptions
-from ganeti.bootstrap.stores import etcd_place
-from ganeti.bootstrap.waiting import wait_until
 from ganeti.master import config
 from ganeti.model import opcodes
-from ganeti.model.objects import Snapshot
+from ganeti.model.objects import Cluster, Snapshot
 from ganeti.node.services import Services
 from ganeti.node.storage import allowed
 from ganeti.protocols import rpc, ssconf
+from ganeti.protocols.rpc import calls
+from ganeti.protocols.ssconf import SimpleStore
+from ganeti.store import choice
+from ganeti.store.etcd.servers import remove_store
 
 #: Longest time until the node daemon, which has just started, answers.
+#: One call can fail on a busy machine, and its failure undoes the whole creation.
 _NODE_DAEMON_S: Final = 30.0
 _DIRECTORY_MODES: Final = ((0o755, "data"), (0o755, "run"), (0o750, "log"))
 
@@ -38,8 +43,8 @@ def init_cluster(
 ) -> None:
     """Create a cluster with this machine as its master and only node.
 
-    If a step fails, the steps before it are undone: daemons are stopped and the
-    cluster's files are removed.
+    If a step fails, the steps before it are undone: daemons are stopped, the cluster's
+    files and what was added to those of the machine are removed. A key of root stays.
 
     Args:
         paths: of this node.
@@ -56,14 +61,17 @@ def init_cluster(
     options = resolved.options
     first = initial_config.make(options, host, clock.time())
     services = Services(paths, process)
-    place = etcd_place.find(options.store)
-    for note in (*resolved.notes, *_notes(paths, process, resolved.options)):
+    # Asked before the first change: its servers may not answer, or have a store
+    # already.
+    place = store_access.find_place(options.store)
+    for note in (*resolved.notes, *_notes(paths, process, options, first.cluster)):
         feedback(note)
     with contextlib.ExitStack() as undo:
         if resolved.new_bridge:
             _create_bridge(paths, process, resolved.new_bridge, undo, feedback)
         _allow_storage(paths, host, undo, feedback)
         _make_directories(paths)
+        # Before the first file is written: a part of them has to be removed, too.
         undo.callback(remove_cluster_files, paths)
         feedback("Writing certificates and keys")
         crypto.write_cluster_files(paths, first.cluster.cluster_name)
@@ -71,7 +79,7 @@ def init_cluster(
         crypto.write_known_hosts(paths, first.cluster, first.node)
         if options.modify_ssh_setup:
             kind, bits = initial_config.ssh_key(options)
-            crypto.set_up_ssh(paths, uuid=first.node.uuid, kind=kind, bits=bits)
+            crypto.set_up_ssh(paths, undo, uuid=first.node.uuid, kind=kind, bits=bits)
         cluster = first.cluster.replace(candidate_certs={first.node.uuid: digest})
         feedback("Writing the first configuration")
         snapshot = _write_configuration(paths, clock, first, cluster)
@@ -79,13 +87,15 @@ def init_cluster(
             feedback(f"Moving the configuration to {place.servers}")
             undo.callback(_remove_store, place, feedback)
             place.fill(paths, first.node.uuid)
+        # Before the node daemon starts: these files name the callers that it accepts.
         ssconf.write(paths, config.ssconf_values(snapshot))
+        # The last one that is added is undone first: daemons end before their files go.
         undo.callback(_stop_quietly, services, feedback)
         feedback("Starting the node daemon")
         services.start("ganeti-noded")
         _check_node_daemon(paths, host, clock)
         if options.modify_etc_hosts:
-            _add_to_hosts(paths, host)
+            _add_to_hosts(paths, host, undo, feedback)
         feedback("Starting the master daemon")
         services.start_master()
         services.start("ganeti-confd")
@@ -108,7 +118,7 @@ def plan(
     host, resolved = _prepare(paths, process, options)
     options = resolved.options
     first = initial_config.make(options, host, clock.time())
-    steps = [*resolved.notes, *_notes(paths, process, options)]
+    steps = [*resolved.notes, *_notes(paths, process, options, first.cluster)]
     if resolved.new_bridge:
         steps.append(f"create the bridge {resolved.new_bridge}, without ports")
     if not os.path.lexists(allowed.list_file(paths)):
@@ -118,7 +128,7 @@ def plan(
         f"create the directories {paths.data_dir}, {paths.run_dir}, {paths.log_dir}",
         f"write certificates and keys in {paths.data_dir}",
     ]
-    place = etcd_place.find(options.store)
+    place = store_access.find_place(options.store)
     if options.modify_ssh_setup:
         kind, bits = initial_config.ssh_key(options)
         steps.append(f"generate and authorize SSH keys of root ({kind}, {bits} bits)")
@@ -151,12 +161,18 @@ def _prepare(
     return checks.gather(paths, process, resolved.options), resolved
 
 
-def _notes(paths: Paths, process: Runner, options: InitOptions) -> list[str]:
+def _notes(
+    paths: Paths, process: Runner, options: InitOptions, cluster: Cluster
+) -> list[str]:
     """Return what an administrator has to know about services and packet filters."""
-    notes = service_checks.warnings(paths, process)
+    notes = machine_checks.boot_warnings(paths, process)
     if not paths.is_virtual:
         ssh_port = initial_config.filled_ndparams(options)["ssh_port"]
-        notes += port_checks.notes(process, port_checks.of_nodes(ssh_port))
+        migration = machine_checks.migration_ports(
+            cluster.enabled_hypervisors, cluster.hvparams
+        )
+        ports = machine_checks.of_nodes(ssh_port, migration)
+        notes += machine_checks.filter_notes(process, ports)
     return notes
 
 
@@ -213,6 +229,7 @@ def _write_configuration(
     paths: Paths, clock: Clock, first: initial_config.FirstRecords, cluster: Any
 ) -> Snapshot:
     updates = config.initial_changes(cluster, first.group, first.node)
+    # There is no other candidate that could have a copy.
     engine = store.open_master(paths.store_db, replicate=None, clock=clock)
     try:
         engine.commit(updates)
@@ -223,6 +240,7 @@ def _write_configuration(
 
 def _static_runner(paths: Paths, host: initial_config.MasterHost) -> rpc.StaticRunner:
     port = daemons.DAEMONS["ganeti-noded"].port or 0
+    # No configuration of a master that runs knows this node yet.
     target = rpc.Target(host.hostname, host.hostname, host.primary_ip, port)
     return rpc.StaticRunner([target], paths)
 
@@ -235,7 +253,7 @@ def _check_node_daemon(
     answers: list[rpc.Result] = []
 
     def has_answered() -> bool:
-        answers.append(runner.call_one("version", host.hostname))
+        answers.append(runner.call_node(host.hostname, calls.version()))
         return not answers[-1].failed
 
     try:
@@ -253,18 +271,48 @@ def _check_node_daemon(
         )
 
 
-def _add_to_hosts(paths: Paths, host: initial_config.MasterHost) -> None:
-    runner = _static_runner(paths, host)
-    try:
-        answer = runner.call_one(
-            "etc_hosts_modify", host.hostname, "add", host.hostname, host.primary_ip
-        )
-    finally:
-        runner.close()
+def _add_to_hosts(
+    paths: Paths,
+    host: initial_config.MasterHost,
+    undo: contextlib.ExitStack,
+    feedback: Feedback,
+) -> None:
+    def change(mode: str, address: str | None) -> rpc.Result:
+        runner = _static_runner(paths, host)
+        request = calls.etc_hosts_modify(mode, host.hostname, address)
+        try:
+            return runner.call_node(host.hostname, request)
+        finally:
+            runner.close()
+
+    before = _hosts_file(paths)
+    answer = change("add", host.primary_ip)
+    after = _hosts_file(paths)
+
+    def undo_change() -> None:
+        # The name was also taken out of lines with other addresses.
+        if _hosts_file(paths) == after:
+            path = paths.at(netutils.HOSTS_FILE)
+            files.write_file(path, before, mode=os.stat(path).st_mode & 0o777)
+            return
+        answer = change("remove", None)
+        if answer.failed:
+            feedback(f"Warning: {answer.describe('the hosts file keeps this node')}")
+
+    # A line of an earlier cluster stays: this machine may need it to find its address.
+    if after != before:
+        undo.callback(undo_change)
     answer.unwrap("cannot add this node to the hosts file")
 
 
-def _remove_store(place: etcd_place.Place, feedback: Feedback) -> None:
+def _hosts_file(paths: Paths) -> bytes:
+    try:
+        return files.read_file(paths.at(netutils.HOSTS_FILE))
+    except FileNotFoundError:
+        return b""
+
+
+def _remove_store(place: store_access.Place, feedback: Feedback) -> None:
     try:
         place.remove()
     except errors.GenericError as err:
@@ -282,3 +330,61 @@ def remove_cluster_files(paths: Paths) -> None:
     """Remove all cluster files from this node."""
     for path in cluster_files.of_node(paths):
         files.remove_file(path)
+
+
+def finalize_destroy(paths: Paths, process: Runner, *, feedback: Feedback) -> None:
+    """Stop the master daemons and remove the cluster's files from this node.
+
+    The configuration is removed last, so the command can be repeated after a failure.
+
+    Raises:
+        OpExecError: the master daemons do not stop.
+    """
+    services = Services(paths, process)
+    servers = choice.read(paths)
+    if servers is not None:
+        services.stop("ganeti-standby")
+    services.stop_master()
+    if servers is not None:
+        try:
+            remove_store(servers)
+        except errors.StorageError as err:
+            feedback(f"Warning: {err}")
+    _leave_cluster(paths, feedback)
+    try:
+        services.stop_all()
+    except errors.GenericError as err:
+        feedback(f"Warning: {err}")
+    remove_cluster_files(paths)
+
+
+def destruction_steps(paths: Paths) -> list[str]:
+    """Return the steps of `finalize_destroy` as text, in order."""
+    return [
+        "stop the master daemons",
+        *(["remove the store from etcd"] if choice.is_etcd(paths) else []),
+        "let the node daemon remove keys, certificates and ssconf files of the cluster",
+        "stop all daemons",
+        (
+            f"remove the remaining files of the cluster in {paths.data_dir}, the"
+            " configuration last"
+        ),
+    ]
+
+
+def _leave_cluster(paths: Paths, feedback: Feedback) -> None:
+    """Let this node's daemon remove its cluster files; a failure is a warning."""
+    ssconf = SimpleStore(paths)
+    name = paths.hostname
+    address = ssconf.node_primary_ips().get(name)
+    if address is None:
+        return
+    port = daemons.DAEMONS["ganeti-noded"].port or 0
+    runner = rpc.StaticRunner([rpc.Target(name, name, address, port)], paths)
+    try:
+        # The node daemon does this, so it is stopped only afterwards.
+        answer = runner.call_node(name, calls.node_leave_cluster(True))
+    finally:
+        runner.close()
+    if answer.failed:
+        feedback(f"Warning: {answer.describe('cannot leave the cluster cleanly')}")

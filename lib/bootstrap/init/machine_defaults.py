@@ -11,8 +11,9 @@ import os
 from typing import Final
 
 from ganeti.base import errors
-from ganeti.base.constants import disks, ecodes, network
+from ganeti.base.constants import disks, misc
 from ganeti.base.constants.parameters import hvparams
+from ganeti.base.errors import refusal
 from ganeti.base.net import netutils
 from ganeti.base.pathutils import Paths
 from ganeti.base.process import Runner
@@ -122,7 +123,7 @@ def _with_netdev(
 ) -> tuple[InitOptions, list[str]]:
     """Choose the interface of the node's own address for the cluster's address."""
     own = _interface_of(primary_ip)
-    if not own or os.path.exists(f"{_DEVICES}/{network.DEFAULT_BRIDGE}"):
+    if not own or os.path.exists(f"{_DEVICES}/{misc.DEFAULT_BRIDGE}"):
         return options, []
     note = (
         f"Interface of the cluster's address: {own}, which has this node's address"
@@ -148,10 +149,7 @@ def _with_link(
     """Choose the bridge of guests; return also a bridge to create."""
     if options.nicparams.get("mode", "bridged") != "bridged":
         if options.create_bridge:
-            raise errors.OpPrereqError(
-                "--create-bridge: only NICs with mode=bridged use a bridge",
-                ecodes.ECODE_INVAL,
-            )
+            raise refusal("--create-bridge: only NICs with mode=bridged use a bridge")
         return options, "", []
     given = options.nicparams.get("link")
     link = given or _usual_bridge(primary_ip) or PROPOSED_BRIDGE
@@ -164,10 +162,9 @@ def _with_link(
         return options, "", [f"Bridge of guests: {link}; another one: -N link=NAME"]
     if options.create_bridge:
         if os.path.exists(path):
-            raise errors.OpPrereqError(
+            raise refusal(
                 f"--create-bridge: {link} is a network interface of this machine, but"
-                " not a bridge",
-                ecodes.ECODE_INVAL,
+                " not a bridge"
             )
         return options, link, []
     return options, "", [_missing_bridge(link)]
@@ -176,7 +173,7 @@ def _with_link(
 def _usual_bridge(primary_ip: str) -> str:
     """Return the default bridge, that of the node's address, or the only one."""
     bridges = _bridges()
-    for name in (network.DEFAULT_BRIDGE, _interface_of(primary_ip)):
+    for name in (misc.DEFAULT_BRIDGE, _interface_of(primary_ip)):
         if name in bridges:
             return name
     return bridges[0] if len(bridges) == 1 else ""

@@ -2,8 +2,8 @@
 
 import concurrent.futures
 import json
-from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Sequence
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
@@ -27,6 +27,9 @@ _SSH_PORT: Final = 22
 _AT_ONCE: Final = 16
 #: Exit codes of a shell for a program that is missing, or cannot be executed.
 _MISSING: Final = (126, 127)
+
+
+_T = TypeVar("_T")
 
 
 class Node(Protocol):
@@ -134,24 +137,15 @@ def nodes_of(paths: Paths, process: Runner, layout: releases.Layout) -> list[Nod
     identity = client.cluster_identity(paths, simple.cluster_name())
     addresses, ports = simple.node_primary_ips(), simple.ssh_ports()
     others = sorted(set(simple.online_nodes()) - {paths.hostname})
-    return [
-        ThisNode(paths, process, layout),
-        *(
-            OtherNode(
-                paths,
-                name,
-                (addresses.get(name), ports.get(name, _SSH_PORT)),
-                identity,
-                layout,
-            )
-            for name in others
-        ),
-    ]
+    nodes: list[Node] = [ThisNode(paths, process, layout)]
+    for name in others:
+        place = (addresses.get(name), ports.get(name, _SSH_PORT))
+        nodes.append(OtherNode(paths, name, place, identity, layout))
+    return nodes
 
 
 def _message(step: str, store: int) -> str:
-    message: Mapping[str, str] = {"step": step, "store": str(store)}
-    return json.dumps(message)
+    return json.dumps({"step": step, "store": str(store)})
 
 
 def _not_installed(name: str, version: str, program: str) -> errors.OpPrereqError:
@@ -162,19 +156,37 @@ def _not_installed(name: str, version: str, program: str) -> errors.OpPrereqErro
     )
 
 
+def answer(
+    name: str, program: str, result: RunResult, kind: type[_T], *, most: int
+) -> _T:
+    """Return the answer of a program on a node, in the form of a class.
+
+    Args:
+        name: of the node.
+        program: its path there.
+        result: of its run.
+        kind: of the answer.
+        most: characters that it may have.
+
+    Raises:
+        OpExecError: the program failed, or the answer is damaged.
+    """
+    if result.failed:
+        lines = result.output.strip()[-most:].splitlines()
+        text = lines[-1] if lines else "no output"
+        raise errors.OpExecError(f"node {name}: {program} {result.reason}: {text:.500}")
+    if len(result.stdout) > most:
+        raise errors.OpExecError(f"node {name}: {program}: answers too much")
+    try:
+        return msgspec.json.decode(result.stdout, type=kind)
+    except ValueError as err:
+        raise errors.OpExecError(f"node {name}: {program}: {err}") from err
+
+
 def _report(name: str, version: str, program: str, result: RunResult) -> Report:
     if result.code in _MISSING:
         raise _not_installed(name, version, program)
-    if result.failed:
-        lines = result.output.strip()[-_MAX_ANSWER:].splitlines()
-        text = lines[-1] if lines else "no output"
-        raise errors.OpExecError(f"node {name}: {program} {result.reason}: {text:.500}")
-    if len(result.stdout) > _MAX_ANSWER:
-        raise errors.OpExecError(f"node {name}: {program}: answers too much")
-    try:
-        report = msgspec.json.decode(result.stdout, type=Report)
-    except ValueError as err:
-        raise errors.OpExecError(f"node {name}: {program}: {err}") from err
+    report = answer(name, program, result, Report, most=_MAX_ANSWER)
     if report.release != version:
         raise errors.OpExecError(
             f"node {name}: {program}: wanted a program of version {version}, found"

@@ -23,6 +23,8 @@ STEPS: Final = (
     "pause",
     "stop",
     "backup",
+    # The newer release knows the way of the store in both directions: before the switch
+    # it goes back, after the switch it goes forward.
     "go-back",
     "switch",
     "convert",
@@ -155,6 +157,8 @@ def load(paths: Paths, intent: Intent, store: int) -> Journal:
 
 def begin(paths: Paths, journal: Journal) -> None:
     """Record the beginning, or that another process goes on; durable."""
+    # The steps count only beside the intent, so an end between the two files leaves no
+    # upgrade that has begun.
     save(paths, journal)
     text = f"{journal.old},{journal.new},{os.getpid()}\n"
     files.write_file(releases.intent_file(paths), text.encode(), mode=_MODE)

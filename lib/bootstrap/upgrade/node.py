@@ -11,15 +11,13 @@ from typing import Any, Final
 import msgspec
 
 from ganeti import _buildconf
-from ganeti.base import errors
-from ganeti.base.constants import ecodes
+from ganeti.base.errors import refusal
 from ganeti.base.filesystem import files, releases
 from ganeti.base.pathutils import Paths
 from ganeti.base.process import Runner
 from ganeti.node.services import Services
-from ganeti.store import features
-from ganeti.store.file import schema
-from ganeti.store.file.database import Database
+from ganeti.store import features, schema
+from ganeti.store.database import Database
 
 NAME: Final = "upgrade-node"
 #: Place of the program in the directory of a release.
@@ -66,9 +64,7 @@ def run_step(
     """
     step = STEPS.get(message.get("step", ""))
     if step is None:
-        raise errors.OpPrereqError(
-            f"input: wanted a step ({', '.join(STEPS)})", ecodes.ECODE_INVAL
-        )
+        raise refusal(f"input: wanted a step ({', '.join(STEPS)})")
     # A step whose caller was killed may still run here.
     with files.locked(f"{paths.lock_dir}/{NAME}.lock", timeout_s=_TURN_S):
         step(Here(paths, Services(paths, process), layout), message)
@@ -110,16 +106,14 @@ class Here:
         """
         text = str(message.get("store", ""))
         if not text.isdecimal():
-            raise errors.OpPrereqError(
-                f"input: store: wanted a number, found {text!r:.20}", ecodes.ECODE_INVAL
-            )
+            raise refusal(f"input: store: wanted a number, found {text!r:.20}")
         if not os.path.exists(self._paths.store_db):
             return
         # Opening brings it to the version of this release.
         db = Database(self._paths.store_db, create=False)
         try:
             if int(text) < schema.VERSION:
-                db.downgrade(int(text))
+                db.file.downgrade(int(text))
         finally:
             db.close()
 

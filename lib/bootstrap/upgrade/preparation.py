@@ -14,8 +14,7 @@ from ganeti.bootstrap.upgrade.journal import Journal
 from ganeti.bootstrap.upgrade.node import Report
 from ganeti.bootstrap.upgrade.steps import TITLES
 from ganeti.protocols.ssconf import SimpleStore
-from ganeti.store import features
-from ganeti.store.file import schema
+from ganeti.store import features, schema
 
 _PARTS: Final = 2
 
@@ -92,6 +91,8 @@ def prepare(
     feedback(f"Verifying {new} present on all nodes")
     journal = Journal(old=old, new=new, store=0)
     reports = look(nodes, journal.newer)
+    # The newer release changes the stores, the earlier one has to start: both are
+    # needed.
     if journal.newer != new:
         reports = look(nodes, new)
     report = reports[paths.hostname]

@@ -142,6 +142,7 @@ class Upgrade:
                 return Outcome.HANDED_OVER
             self._do(step)
             self.journal = self.journal.replace(done=(*self.journal.done, step))
+            # An end before this line repeats the step.
             record.save(self._paths, self.journal)
         record.end(self._paths)
         failed = self.journal.failed
@@ -155,6 +156,7 @@ class Upgrade:
         try:
             METHODS[step](self)
         except (errors.GenericError, OSError, KeyboardInterrupt) as err:
+            # KeyboardInterrupt has no text.
             text = str(err) or type(err).__name__
             if record.FIRST_STOPPED in self.journal.done or step not in _UNDOABLE:
                 raise errors.OpExecError(
@@ -185,6 +187,8 @@ class Upgrade:
         failed = dict(self.journal.failed)
         for name, answer in run_on(nodes, version, step, store).items():
             if not isinstance(answer, errors.GenericError):
+                # A start puts the release in use by itself, so the node lacks nothing
+                # any more.
                 if step == "start":
                     failed.pop(name, None)
                 continue
@@ -240,6 +244,7 @@ class Upgrade:
         path = f"{self._paths.backup_dir}/ganeti{self._clock.time():.0f}.tar"
         self._feedback(TITLES["backup"].format(backup=path))
         temporary = f"{path}.new"
+        # The state directory has the private keys of the cluster.
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(fd, "wb") as stream:
             with tarfile.open(fileobj=stream, mode="w") as archive:
@@ -263,6 +268,8 @@ class Upgrade:
     def switch(self) -> None:
         """Put the new release in use, on the master last."""
         self._run_on(self._nodes[1:], self.journal.new, "use")
+        # Until the links of the master lead to the new release, this program has to go
+        # on.
         self._run_on(self._nodes[:1], self.journal.new, "use")
 
     def start(self) -> None:
@@ -288,6 +295,7 @@ class Upgrade:
         """Run what the new release has to do once."""
         program = f"{self._paths.tools_dir}/post-upgrade"
         result = self._process.run([program, self.journal.old], timeout_s=_HOOKS_S)
+        # The cluster runs the new release by now, so nothing goes back.
         if result.failed:
             self._is_well = False
             self._feedback(

@@ -3,7 +3,8 @@
 from typing import Final
 
 from ganeti.commands.cli import options as o
-from ganeti.commands.cli.model import Argument, Command, Option, Program
+from ganeti.commands.cli import rows
+from ganeti.commands.cli.model import Argument, Command, Program, option
 
 COMMANDS: Final = (
     Command(
@@ -11,61 +12,47 @@ COMMANDS: Final = (
         "export an instance to a node",
         arguments=(Argument("instance"),),
         options=(
-            o.without_effect(o.FORCE, "nothing is asked"),
+            o.without_effect(o.NO_QUESTION, "nothing is asked"),
             o.OTHER_NODE,
-            Option(
-                ("--transport-compression",),
+            option(
+                "--transport-compression",
                 "compression tool for the copy between nodes",
-                dest="transport_compression",
-                kind="string",
+                "string",
                 default="none",
+                field="compress",
             ),
-            Option(
-                ("--noshutdown",),
+            option(
+                "--noshutdown",
                 "do not stop the instance for the snapshots of its disks",
-                dest="shutdown",
-                sets=False,
-                default=True,
+                clears="shutdown",
             ),
             o.SHUTDOWN_TIMEOUT,
-            Option(
-                ("--remove-instance",),
-                "remove the instance after the export",
-                dest="remove_instance",
-            ),
-            Option(
-                ("--ignore-remove-failures",),
+            option("--remove-instance", "remove the instance after the export"),
+            option(
+                "--ignore-remove-failures",
                 "remove the instance even if not all of its disks can be removed",
-                dest="ignore_remove_failures",
             ),
             o.DRY_RUN,
-            Option(
-                ("--zero-free-space",),
-                "zero unused disk space before the export",
-                dest="zero_free_space",
-            ),
-            Option(
-                ("--zeroing-timeout-fixed",),
+            option("--zero-free-space", "zero unused disk space before the export"),
+            option(
+                "--zeroing-timeout-fixed",
                 "fixed part of the time limit for the zeroing in seconds",
-                dest="zeroing_timeout_fixed",
-                kind="int",
+                "int",
             ),
-            Option(
-                ("--zeroing-timeout-per-mib",),
+            option(
+                "--zeroing-timeout-per-mib",
                 "seconds per MiB that are added to this time limit",
-                dest="zeroing_timeout_per_mib",
-                kind="float",
+                "float",
             ),
-            Option(
-                ("--long-sleep",),
+            option(
+                "--long-sleep",
                 "keep the instance stopped during the copy if its disks have no"
                 " snapshots",
-                dest="long_sleep",
             ),
             *o.JOB,
         ),
-        run="commands.backup.export:run",
         opcodes=("OP_BACKUP_EXPORT",),
+        requires=(("node", "export: the target node is missing (-n)"),),
         exits=((1, "no target node, or failure"),),
     ),
     Command(
@@ -74,28 +61,25 @@ COMMANDS: Final = (
         arguments=(Argument("instance"),),
         options=(
             *o.NEW_INSTANCE,
-            Option(
-                ("--identify-defaults",),
+            option(
+                "--identify-defaults",
                 "do not store parameters that are equal to the cluster's defaults",
-                dest="identify_defaults",
             ),
-            Option(
-                ("--src-node",),
+            option(
+                "--src-node",
                 "node with the export; all are searched by default",
-                dest="src_node",
-                kind="string",
+                "string",
             ),
-            Option(
-                ("--src-dir",),
+            option(
+                "--src-dir",
                 "directory or name of the export; the instance's name by default",
-                dest="src_dir",
-                kind="string",
+                "string",
+                field="src_path",
             ),
-            Option(
-                ("--compress",),
+            option(
+                "--compress",
                 "compression tool for the copy between nodes",
-                dest="compress",
-                kind="string",
+                "string",
                 default="none",
             ),
             o.IGNORE_IPOLICY,
@@ -110,41 +94,31 @@ COMMANDS: Final = (
         "list",
         "list exports",
         options=(
-            Option(
-                ("-n", "--node"),
+            option(
+                "-n --node",
                 "only exports on this node; may be repeated",
+                "string",
                 dest="nodes",
-                kind="string",
-                repeat=True,
                 default=[],
+                repeat=True,
             ),
             o.UNITS,
             *o.TABLE,
             *o.QUERY,
             o.JSON,
         ),
-        run="commands.backup.listing:list_objects",
+        run="commands.lists:exports",
         fields=("node", "export"),
         exits=((14, "unknown field"),),
     ),
-    Command(
-        "list-fields",
-        "list available export fields",
-        arguments=(Argument("unknown", name="field", minimum=0, maximum=None),),
-        options=(*o.TABLE, o.JSON),
-        run="commands.backup.listing:list_fields",
-        exits=((14, "unknown field"),),
-    ),
+    rows.list_fields("export"),
     Command(
         "remove",
         "delete the exports of an instance",
-        arguments=(Argument("unknown", name="export"),),
+        arguments=(Argument("unknown", name="export", fields=("instance_name",)),),
         options=(o.DRY_RUN, *o.JOB),
-        run="commands.backup.remove:run",
         opcodes=("OP_BACKUP_REMOVE",),
     ),
 )
 
-PROGRAM: Final = Program(
-    "gnt-backup", "Exports of instances", COMMANDS, tag_kind=None, list_defaults=""
-)
+PROGRAM: Final = Program("gnt-backup", "Exports of instances", COMMANDS)

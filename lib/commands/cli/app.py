@@ -187,6 +187,7 @@ def _checked_run(ctx: CommandContext, words: list[str]) -> int:
 
         private_params.resolve(ctx)
     log(ctx, f"started by uid {os.getuid()}")
+    parser.check_options(ctx.command, ctx.opts)
     module, _, function = ctx.command.run.partition(":")
     run = getattr(importlib.import_module(f"ganeti.{module}"), function)
     code: int | None = run(ctx)

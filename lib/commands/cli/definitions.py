@@ -8,8 +8,28 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ganeti.base.text import nicesort
+from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.output import listing
+from ganeti.commands.cli.waiting import jobs
 
 Copies = Mapping[str, Sequence[Sequence[Any]]]
+
+
+def query(ctx: CommandContext, op_id: str, fields: list[str]) -> list[dict[str, Any]]:
+    """Return all definitions as field -> value, from a job with this opcode."""
+    rows = jobs.run(ctx, jobs.op(op_id, output_fields=fields, names=[]))
+    return [dict(zip(fields, row, strict=True)) for row in rows]
+
+
+def print_named(
+    ctx: CommandContext, by_name: Mapping[str, Any], names: Sequence[str]
+) -> None:
+    """Print the definitions of these names as JSON, null for an unknown name."""
+    objects = [
+        with_named_parameters(by_name[name]) if name in by_name else None
+        for name in names
+    ]
+    listing.print_json(ctx, objects)
 
 
 def with_named_parameters(definition: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,24 +3,26 @@
 `ganeti.model.qlang` parses the text form; the master evaluates the list form.
 """
 
-from typing import Any
+from typing import Any, Final
 
-from ganeti.base import errors
-from ganeti.base.constants import ecodes
-from ganeti.base.constants import query as q
+from ganeti.base.errors import refusal
 from ganeti.base.text import units
+
+#: A single argument with any of these is parsed as a filter.
+_QLANG_FILTER_DETECTION_CHARS: Final = "\t\n\x0b\x0c\r !\"'()/<=>\\~"
+_QLANG_GLOB_DETECTION_CHARS: Final = "*?"
 
 Filter = list[Any]
 
 
 def looks_like_filter(text: str) -> bool:
     """Return whether a single argument can only be a filter."""
-    return any(char in text for char in q.QLANG_FILTER_DETECTION_CHARS)
+    return any(char in text for char in _QLANG_FILTER_DETECTION_CHARS)
 
 
 def is_glob(text: str) -> bool:
     """Return whether an argument is a name pattern."""
-    return any(char in text for char in q.QLANG_GLOB_DETECTION_CHARS)
+    return any(char in text for char in _QLANG_GLOB_DETECTION_CHARS)
 
 
 def from_names(
@@ -39,10 +41,7 @@ def from_names(
         QueryFilterParseError: the filter is malformed.
     """
     if force_filter and len(names) != 1:
-        raise errors.OpPrereqError(
-            f"-F needs exactly one filter, found {len(names)} arguments",
-            ecodes.ECODE_INVAL,
-        )
+        raise refusal(f"-F needs exactly one filter, found {len(names)} arguments")
     if not names:
         return None
     if len(names) == 1 and (force_filter or looks_like_filter(names[0])):
@@ -56,9 +55,7 @@ def _name_filter(name: str, field: str, *, numeric: bool) -> Filter:
     if numeric:
         number = units.whole_number(name)
         if number is None:
-            raise errors.OpPrereqError(
-                f"invalid {field}: wanted a number, found {name!r}", ecodes.ECODE_INVAL
-            )
+            raise refusal(f"invalid {field}: wanted a number, found {name!r}")
         return ["==", field, number]
     if is_glob(name):
         from ganeti.model.qlang import parser

@@ -4,9 +4,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti.base import errors
-from ganeti.base.constants import ecodes
-from ganeti.base.constants.parameters import ipolicy
+from ganeti.base.constants.parameters import params
+from ganeti.base.errors import refusal
 from ganeti.base.text import messages
 from ganeti.commands.cli import values
 from ganeti.commands.cli.context import CommandContext
@@ -23,38 +22,34 @@ _SPLIT_OPTIONS: Final = {
 }
 
 
-def _refusal(text: str) -> errors.OpPrereqError:
-    return errors.OpPrereqError(text, ecodes.ECODE_INVAL)
-
-
 def _number(name: str, value: Any) -> int:
     try:
         return values.parse_size(str(value)) if name in _SIZES else int(value)
     except (ValueError, values.BadValueError) as err:
-        raise _refusal(
+        raise refusal(
             f"instance spec {name}: wanted a number, found {value!r}"
         ) from err
 
 
 def _specs(given: Mapping[str, Any], what: str) -> dict[str, int]:
-    unknown = sorted(set(given) - set(ipolicy.ISPECS_PARAMETERS))
+    unknown = sorted(set(given) - set(params.ISPECS_PARAMETERS))
     if unknown:
-        known = messages.known_names(unknown[0], ipolicy.ISPECS_PARAMETERS)
-        raise _refusal(f"{what} specs: unknown {', '.join(unknown)}; {known}")
+        known = messages.known_names(unknown[0], params.ISPECS_PARAMETERS)
+        raise refusal(f"{what} specs: unknown {', '.join(unknown)}; {known}")
     return {name: _number(name, value) for name, value in given.items()}
 
 
 def _bounds(alternatives: list[dict[str, dict[str, str]]]) -> list[dict[str, Any]]:
     pairs = []
     for alternative in alternatives:
-        if set(alternative) != set(ipolicy.ISPECS_MINMAX_KEYS):
-            raise _refusal("bounds specs: wanted one min and one max part each")
+        if set(alternative) != set(params.ISPECS_MINMAX_KEYS):
+            raise refusal("bounds specs: wanted one min and one max part each")
         pair = {}
         for key, given in alternative.items():
             pair[key] = _specs(given, key)
-            missing = sorted(set(ipolicy.ISPECS_PARAMETERS) - set(given))
+            missing = sorted(set(params.ISPECS_PARAMETERS) - set(given))
             if missing:
-                raise _refusal(f"{key} specs: missing {', '.join(missing)}")
+                raise refusal(f"{key} specs: missing {', '.join(missing)}")
         pairs.append(pair)
     return pairs
 
@@ -78,22 +73,22 @@ def from_options(ctx: CommandContext, *, group: bool = False) -> dict[str, Any]:
     policy: dict[str, Any] = {}
     if split:
         if bounds or std:
-            raise _refusal("--specs-* and --ipolicy-*-specs exclude each other")
+            raise refusal("--specs-* and --ipolicy-*-specs exclude each other")
         policy.update(_from_split(split))
     if bounds is not None:
-        policy[ipolicy.ISPECS_MINMAX] = _bounds(bounds)
+        policy[params.ISPECS_MINMAX] = _bounds(bounds)
     if std is not None:
-        policy[ipolicy.ISPECS_STD] = _specs(std, "standard")
+        policy[params.ISPECS_STD] = _specs(std, "standard")
     templates = ctx.opts.ipolicy_disk_templates
     if templates is not None:
         dropped = group and templates == [_DEFAULT]
-        policy[ipolicy.IPOLICY_DTS] = _DEFAULT if dropped else templates
+        policy[params.IPOLICY_DTS] = _DEFAULT if dropped else templates
     for key, value in (
-        (ipolicy.IPOLICY_VCPU_RATIO, ctx.opts.ipolicy_vcpu_ratio),
-        (ipolicy.IPOLICY_SPINDLE_RATIO, ctx.opts.ipolicy_spindle_ratio),
+        (params.IPOLICY_VCPU_RATIO, ctx.opts.ipolicy_vcpu_ratio),
+        (params.IPOLICY_SPINDLE_RATIO, ctx.opts.ipolicy_spindle_ratio),
     ):
         if value == _DEFAULT and not group:
-            raise _refusal(f"{key}: 'default' has no meaning for the cluster")
+            raise refusal(f"{key}: 'default' has no meaning for the cluster")
         if value is not None:
             policy[key] = value
     return policy
@@ -101,15 +96,15 @@ def from_options(ctx: CommandContext, *, group: bool = False) -> dict[str, Any]:
 
 def _from_split(split: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return a policy from ``--specs-X min=..,max=..,std=..``, filled with defaults."""
-    pair = {key: dict(specs) for key, specs in ipolicy.ISPECS_MINMAX_DEFAULTS.items()}
-    std = dict(ipolicy.IPOLICY_DEFAULTS[ipolicy.ISPECS_STD])  # type: ignore[call-overload]
-    parts = {**pair, ipolicy.ISPECS_STD: std}
+    pair = {key: dict(specs) for key, specs in params.ISPECS_MINMAX_DEFAULTS.items()}
+    std = dict(params.IPOLICY_DEFAULTS[params.ISPECS_STD])  # type: ignore[call-overload]
+    parts = {**pair, params.ISPECS_STD: std}
     for name, given in split.items():
         for key, value in given.items():
             if key not in parts:
-                raise _refusal(f"{name} specs: wanted min, max or std, found {key!r}")
+                raise refusal(f"{name} specs: wanted min, max or std, found {key!r}")
             parts[key][name] = _number(name, value)
-    return {ipolicy.ISPECS_MINMAX: [pair], ipolicy.ISPECS_STD: std}
+    return {params.ISPECS_MINMAX: [pair], params.ISPECS_STD: std}
 
 
 def to_tree(
@@ -122,22 +117,20 @@ def to_tree(
         own: the group's own values; all others are marked as default.
     """
     pairs = info_tree.Pairs()
-    inherits = own is not None and ipolicy.ISPECS_MINMAX not in own
+    inherits = own is not None and params.ISPECS_MINMAX not in own
     bounds = [
         info_tree.Pairs(
             (f"{part}/{number}", _marked(bound[part], inherits=inherits))
             for part in ("min", "max")
         )
-        for number, bound in enumerate(policy.get(ipolicy.ISPECS_MINMAX, []))
+        for number, bound in enumerate(policy.get(params.ISPECS_MINMAX, []))
     ]
     pairs.append(("bounds specs", bounds))
     if own is None:
-        pairs.append(("std", policy.get(ipolicy.ISPECS_STD, {})))
-    templates = ", ".join(policy.get(ipolicy.IPOLICY_DTS, []))
-    pairs.append(
-        ("allowed disk templates", _value(templates, own, ipolicy.IPOLICY_DTS))
-    )
-    for key in (ipolicy.IPOLICY_SPINDLE_RATIO, ipolicy.IPOLICY_VCPU_RATIO):
+        pairs.append(("std", policy.get(params.ISPECS_STD, {})))
+    templates = ", ".join(policy.get(params.IPOLICY_DTS, []))
+    pairs.append(("allowed disk templates", _value(templates, own, params.IPOLICY_DTS)))
+    for key in (params.IPOLICY_SPINDLE_RATIO, params.IPOLICY_VCPU_RATIO):
         if key in policy:
             pairs.append((key, _value(policy[key], own, key)))
     return pairs
@@ -157,10 +150,10 @@ def _marked(specs: Mapping[str, Any], *, inherits: bool) -> dict[str, Any]:
 def to_options(policy: Mapping[str, Any]) -> list[str]:
     """Return the options that define the specs of this policy."""
     words = []
-    std = policy.get(ipolicy.ISPECS_STD)
+    std = policy.get(params.ISPECS_STD)
     if std:
         words += ["--ipolicy-std-specs", _join(std)]
-    bounds = policy.get(ipolicy.ISPECS_MINMAX)
+    bounds = policy.get(params.ISPECS_MINMAX)
     if bounds:
         alternatives = (
             "/".join(f"{part}:{_join(bound[part])}" for part in ("min", "max"))
@@ -186,5 +179,5 @@ def show_groups(ctx: CommandContext) -> None:
     field = "ipolicy" if ctx.opts.include_defaults else "custom_ipolicy"
     for group in listing.named(ctx, "group", ["name", field], ctx.args):
         # A group has no standard specs of its own.
-        own = {k: v for k, v in group[field].items() if k != ipolicy.ISPECS_STD}
+        own = {k: v for k, v in group[field].items() if k != params.ISPECS_STD}
         ctx.out(shlex.join(["gnt-group", "add", *to_options(own), group["name"]]))

@@ -4,10 +4,13 @@ Parsing, help, completion, manual pages and the conformance tests read these row
 Behaviour does not belong here.
 """
 
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 #: Result of `priority` choices, as opcode priority.
 PRIORITIES: Final = {"low": 10, "normal": 0, "high": -10}
+#: Kinds of arguments whose names opcodes have as parameter KIND_name.
+_OBJECTS: Final = frozenset(("group", "instance", "network", "node"))
 
 
 class Option(NamedTuple):
@@ -25,6 +28,9 @@ class Option(NamedTuple):
             are known, but the master refuses them in this release.
         repeat: may be repeated; the values are collected in a list.
         warns: text to print on stderr when the option is used.
+        field: parameter of the opcode that gets the value: by default the one named
+            like ``dest``, None if the command alone reads the option.
+        convert: returns the parameter of a value; also called for an absent one.
     """
 
     names: tuple[str, ...]
@@ -37,6 +43,8 @@ class Option(NamedTuple):
     repeat: bool = False
     warns: str = ""
     suggested: tuple[str, ...] = ()
+    field: str | None = ""
+    convert: Callable[[Any], Any] | None = None
 
     @property
     def listed(self) -> tuple[str, ...]:
@@ -49,6 +57,33 @@ class Option(NamedTuple):
         return self.kind not in ("flag", "const", "count")
 
 
+def option(
+    names: str,
+    text: str,
+    kind: str = "flag",
+    *,
+    dest: str | None = None,
+    clears: str = "",
+    **more: Any,
+) -> Option:
+    """Return the row of an option; see `Option`.
+
+    Args:
+        names: separated by spaces.
+        text: the help.
+        kind: of the value.
+        dest: by default the last name, such as ``dry_run`` of ``--dry-run``.
+        clears: attribute that is true unless the flag is given.
+        more: further attributes.
+    """
+    spellings = tuple(names.split())
+    if clears:
+        return Option(spellings, text, clears, sets=False, default=True, **more)
+    if dest is None:
+        dest = spellings[-1].lstrip("-").replace("-", "_")
+    return Option(spellings, text, dest, kind, **more)
+
+
 class Argument(NamedTuple):
     """Positional arguments of one kind.
 
@@ -58,6 +93,8 @@ class Argument(NamedTuple):
         maximum: largest number, None for any.
         choices: the values that the command accepts, or suggestions.
         name: the name in help and synopsis; empty for the choices or the kind.
+        fields: parameters of the opcode that get the values, by default KIND_name of
+            one object. An only argument without any may repeat: one job per object.
     """
 
     kind: str
@@ -65,18 +102,14 @@ class Argument(NamedTuple):
     maximum: int | None = 1
     choices: tuple[str, ...] = ()
     name: str = ""
+    fields: tuple[str, ...] = ()
 
-
-class Example(NamedTuple):
-    """One example call; see the ``examples`` module of each program.
-
-    Attributes:
-        line: as typed into a shell.
-        text: the purpose of the call.
-    """
-
-    line: str
-    text: str
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Parameters of the opcode that get the values."""
+        if self.fields or self.maximum != 1 or self.kind not in _OBJECTS:
+            return self.fields
+        return (f"{self.kind}_name",)
 
 
 class Command(NamedTuple):
@@ -88,26 +121,40 @@ class Command(NamedTuple):
         arguments: positional arguments in order.
         options: all but the common ones.
         run: ``module:function`` below the package ``ganeti``; the function takes a
-            `context.Context` and returns an exit code or None.
-        opcodes: jobs that it submits; all must be implemented by the master.
+            `context.Context` and returns an exit code or None. By default, arguments
+            and options fill the opcode, and the command submits it.
+        opcodes: jobs that it submits; all must be implemented by the master. The first
+            one is the opcode that arguments and options fill.
         aliases: further names.
         fields: columns that a listing shows without ``-o``.
         more_fields: further ones, where no command ``list-fields`` lists them.
         exits: exit codes of special meaning, with the meaning.
         offered: False if the master does not implement one of the opcodes.
+        requires: option -> text of the refusal without it.
+        excludes: pairs of options of which only one may be given.
+        changes: kind of object that the opcode changes: without any change the command
+            refuses, and otherwise it prints the changes that the opcode made.
+        reports: lines after the end of the jobs that the opcode submitted: if all
+            succeeded, and if ``{}`` failed; ``{name}`` is the first argument.
+        resource: of queries, whose fields the command lists.
     """
 
     name: str
     summary: str
     arguments: tuple[Argument, ...] = ()
     options: tuple[Option, ...] = ()
-    run: str = ""
+    run: str = "commands.cli.waiting.operation:run"
     opcodes: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
     more_fields: tuple[str, ...] = ()
     exits: tuple[tuple[int, str], ...] = ()
     offered: bool = True
+    requires: tuple[tuple[str, str], ...] = ()
+    excludes: tuple[tuple[str, str], ...] = ()
+    changes: str = ""
+    reports: tuple[str, str] | None = None
+    resource: str = ""
 
 
 class Program(NamedTuple):
@@ -141,18 +188,16 @@ class Program(NamedTuple):
 
 #: Options of every command.
 COMMON_OPTIONS: Final = (
-    Option(("-h", "--help"), "show this help and exit", "help"),
-    Option(
-        ("-d", "--debug"),
+    option("-h --help", "show this help and exit"),
+    option(
+        "-d --debug",
         "raise the debug level; also write the command's log to stderr",
-        "debug",
         "count",
         default=0,
     ),
-    Option(
-        ("--reason",),
+    option(
+        "--reason",
         "reason for the change, stored in the reason trail of the jobs",
-        "reason",
         "string",
     ),
 )

@@ -3,10 +3,12 @@
 An option of a single command is defined in that command's row.
 """
 
+import functools
 from typing import Final
 
 from ganeti.base.constants import disks
-from ganeti.commands.cli.model import Option
+from ganeti.commands.cli import param_options
+from ganeti.commands.cli.model import Option, option
 
 
 def without_effect(option: Option, reason: str) -> Option:
@@ -16,653 +18,547 @@ def without_effect(option: Option, reason: str) -> Option:
 
 
 #: Option of every listing and info command; see `ganeti.commands.cli.output.listing`.
-JSON: Final = Option(("--json",), "print a JSON document instead of text", dest="json")
-ACTION: Final = Option(
-    ("--action",),
+JSON: Final = option("--json", "print a JSON document instead of text")
+ACTION: Final = option(
+    "--action",
     "action of the rule: ACCEPT, PAUSE, REJECT, CONTINUE or 'RATE_LIMIT n'",
-    dest="action",
-    kind="filteraction",
+    "filteraction",
     default="CONTINUE",
 )
-ALLOC_POLICY: Final = Option(
-    ("--alloc-policy",),
+ALLOC_POLICY: Final = option(
+    "--alloc-policy",
     "allocation policy of the group: preferred, last_resort or unallocable",
-    dest="alloc_policy",
-    kind="string",
+    "string",
 )
-ALL_INSTANCES: Final = Option(
-    ("--all",),
+ALL_INSTANCES: Final = option(
+    "--all",
     "select every instance of the cluster; excludes instance names",
+    "const",
     dest="multi_mode",
-    kind="const",
     sets="cluster",
 )
-AUTO_PROMOTE: Final = Option(
-    ("--auto-promote",),
+AUTO_PROMOTE: Final = option(
+    "--auto-promote",
     "lock all nodes, and promote other nodes to master candidate if the pool became"
     " too small",
-    dest="auto_promote",
 )
-BACKEND_PARAMETERS: Final = Option(
-    ("-B", "--backend-parameters"),
+BACKEND_PARAMETERS: Final = option(
+    "-B --backend-parameters",
     "backend parameters key=value,...",
+    "keyval",
     dest="beparams",
-    kind="keyval",
     default={},
 )
-BY_TAGS: Final = Option(
-    ("--tags",),
+BY_TAGS: Final = option(
+    "--tags",
     "select instances by their tags",
+    "const",
     dest="multi_mode",
-    kind="const",
     sets="instances-by-tags",
 )
-CANDIDATE_POOL_SIZE: Final = Option(
-    ("-C", "--candidate-pool-size"),
-    "wanted number of master candidates",
-    dest="candidate_pool_size",
-    kind="int",
+CANDIDATE_POOL_SIZE: Final = option(
+    "-C --candidate-pool-size", "wanted number of master candidates", "int"
 )
-CLEANUP: Final = Option(
-    ("--cleanup",),
+CLEANUP: Final = option(
+    "--cleanup",
     "recover from an earlier interrupted migration/failover "
     "instead of starting a new one",
-    dest="cleanup",
 )
-CLOUD_INIT: Final = Option(
-    ("--cloud-init",),
+CLOUD_INIT: Final = option(
+    "--cloud-init",
     "files that cloud-init reads in the guest: user-data=FILE,meta-data=FILE,"
     "network-config=FILE",
-    dest="cloud_init",
-    kind="keyval",
+    "keyval",
     default={},
+    field=None,
 )
-CLUSTER_FILE_STORAGE_DIR: Final = Option(
-    ("--file-storage-dir",),
-    "cluster-wide default directory for file disks",
-    dest="file_storage_dir",
-    kind="string",
+CLUSTER_FILE_STORAGE_DIR: Final = option(
+    "--file-storage-dir", "cluster-wide default directory for file disks", "string"
 )
-COMMUNICATION: Final = Option(
-    ("-c", "--communication"),
+COMMUNICATION: Final = option(
+    "-c --communication",
     "enable the metadata communication NIC",
+    "bool",
     dest="instance_communication",
-    kind="bool",
 )
-COMPRESSION_TOOLS: Final = Option(
-    ("--compression-tools",),
+COMPRESSION_TOOLS: Final = option(
+    "--compression-tools",
     "comma-separated list of allowed compression tools; empty restores the default"
     " list",
-    dest="compression_tools",
-    kind="string",
+    "string",
 )
-DEFAULT_IALLOCATOR: Final = Option(
-    ("-I", "--default-iallocator"),
+DEFAULT_IALLOCATOR: Final = option(
+    "-I --default-iallocator",
     "default allocators as NAME,... or by type of request as TYPE=NAME,...:...; empty"
     " removes them",
-    dest="default_iallocator",
-    kind="string",
+    "string",
 )
-DEFAULT_IALLOCATOR_PARAMS: Final = Option(
-    ("--default-iallocator-params",),
+DEFAULT_IALLOCATOR_PARAMS: Final = option(
+    "--default-iallocator-params",
     "additional parameters for the default allocator",
-    dest="default_iallocator_params",
-    kind="keyval",
+    "keyval",
 )
-DISK: Final = Option(
-    ("--disk",),
+DISK: Final = option(
+    "--disk",
     "disk as INDEX:key=value,...; modify also accepts INDEX or one of add, attach,"
     " remove and detach before the colon",
+    "identkeyval",
     dest="disks",
-    kind="identkeyval",
     repeat=True,
 )
-DISK_PARAMETERS: Final = Option(
-    ("-D", "--disk-parameters"),
+DISK_PARAMETERS: Final = option(
+    "-D --disk-parameters",
     "disk parameters as TEMPLATE:key=value,...",
+    "identkeyval",
     dest="diskparams",
-    kind="identkeyval",
     repeat=True,
+    convert=functools.partial(param_options.by_ident, what="disk template"),
 )
-DISK_STATE: Final = Option(
-    ("--disk-state",),
+DISK_STATE: Final = option(
+    "--disk-state",
     "disk state as STORAGETYPE/IDENT:key=value,...; stored but not used",
-    dest="disk_state",
-    kind="identkeyval",
+    "identkeyval",
     repeat=True,
+    convert=param_options.disk_state,
 )
-DISK_TEMPLATE: Final = Option(
-    ("-t", "--disk-template"),
+DISK_TEMPLATE: Final = option(
+    "-t --disk-template",
     "disk template",
-    dest="disk_template",
-    kind="choice",
+    "choice",
     choices=disks.DISK_TEMPLATES,
     suggested=disks.OFFERED_DISK_TEMPLATES,
 )
-DRBD_USERMODE_HELPER: Final = Option(
-    ("--drbd-usermode-helper",),
+DRBD_USERMODE_HELPER: Final = option(
+    "--drbd-usermode-helper",
     "path of the DRBD usermode helper; empty removes it",
+    "string",
     dest="drbd_helper",
-    kind="string",
 )
-DRY_RUN: Final = Option(
-    ("--dry-run",),
-    "only run the checks; the job ends before it changes anything",
-    dest="dry_run",
+DRY_RUN: Final = option(
+    "--dry-run", "only run the checks; the job ends before it changes anything"
 )
-EARLY_RELEASE: Final = Option(
-    ("--early-release",),
-    "release the node locks as early as possible",
-    dest="early_release",
+EARLY_RELEASE: Final = option(
+    "--early-release", "release the node locks as early as possible"
 )
-ENABLED_DISK_TEMPLATES: Final = Option(
-    ("--enabled-disk-templates",),
+ENABLED_DISK_TEMPLATES: Final = option(
+    "--enabled-disk-templates",
     "comma-separated list of the disk templates allowed in the cluster",
-    dest="enabled_disk_templates",
-    kind="string",
+    "string",
+    convert=param_options.split_words,
 )
-ENABLED_HYPERVISORS: Final = Option(
-    ("--enabled-hypervisors",),
+ENABLED_HYPERVISORS: Final = option(
+    "--enabled-hypervisors",
     "comma-separated list of hypervisors; the first one is the default",
-    dest="enabled_hypervisors",
-    kind="string",
+    "string",
+    convert=param_options.split_words,
 )
 FILE_DRIVER: Final = without_effect(
-    Option(
-        ("--file-driver",),
-        "",
-        dest="file_driver",
-        kind="choice",
-        choices=("blktap", "blktap2", "loop"),
-    ),
+    option("--file-driver", "", "choice", choices=("blktap", "blktap2", "loop")),
     "hypervisors choose how they open files",
 )
-FILTER: Final = Option(
-    ("-F", "--filter"),
-    "treat the only argument as a filter expression",
-    dest="force_filter",
+FILTER: Final = option(
+    "-F --filter", "treat the only argument as a filter expression", dest="force_filter"
 )
-FORCE: Final = Option(
-    ("-f", "--force"), "do not ask, and override soft checks", dest="force"
-)
-FORCE_MULTIPLE: Final = Option(
-    ("--force-multiple",),
+FORCE: Final = option("-f --force", "do not ask, and override soft checks")
+#: The same for an opcode without the parameter ``force``.
+NO_QUESTION: Final = FORCE._replace(field=None)
+FORCE_MULTIPLE: Final = option(
+    "--force-multiple",
     "do not ask even if several instances are selected",
     dest="force_multi",
 )
-FORCE_VARIANT: Final = Option(
-    ("--force-variant",),
-    "accept an OS variant that the OS does not declare",
-    dest="force_variant",
+FORCE_VARIANT: Final = option(
+    "--force-variant", "accept an OS variant that the OS does not declare"
 )
-FROM: Final = Option(
-    ("--from",),
+FROM: Final = option(
+    "--from",
     "read further tags from this file, one per line; '-' is standard input",
+    "string",
     dest="tags_source",
-    kind="string",
+    field=None,
 )
-HYPERVISOR_PARAMETERS: Final = Option(
-    ("-H", "--hypervisor-parameters"),
+HYPERVISOR_PARAMETERS: Final = option(
+    "-H --hypervisor-parameters",
     "hypervisor parameters as HYPERVISOR:key=value,...",
+    "identkeyval",
     dest="hvparams",
-    kind="identkeyval",
     repeat=True,
+    convert=functools.partial(param_options.by_ident, what="hypervisor"),
 )
-HYPERVISOR_STATE: Final = Option(
-    ("--hypervisor-state",),
+HYPERVISOR_STATE: Final = option(
+    "--hypervisor-state",
     "hypervisor state as HYPERVISOR:key=value,...; stored but not used",
+    "identkeyval",
     dest="hv_state",
-    kind="identkeyval",
     repeat=True,
+    convert=functools.partial(param_options.by_ident, what="hypervisor state"),
 )
-IALLOCATOR: Final = Option(
-    ("-I", "--iallocator"),
+IALLOCATOR: Final = option(
+    "-I --iallocator",
     "name of the allocator that chooses nodes; '.' is the cluster's default",
-    dest="iallocator",
-    kind="string",
+    "string",
 )
-IGNORE_CONSISTENCY: Final = Option(
-    ("--ignore-consistency",),
-    "continue even if the disks on the other node are degraded",
-    dest="ignore_consistency",
+IGNORE_CONSISTENCY: Final = option(
+    "--ignore-consistency", "continue even if the disks on the other node are degraded"
 )
-IGNORE_IPOLICY: Final = Option(
-    ("--ignore-ipolicy",),
-    "allow values outside of the instance policy",
-    dest="ignore_ipolicy",
+IGNORE_IPOLICY: Final = option(
+    "--ignore-ipolicy", "allow values outside of the instance policy"
 )
-IGNORE_OFFLINE: Final = Option(
-    ("--ignore-offline",),
+IGNORE_OFFLINE: Final = option(
+    "--ignore-offline",
     "accept an offline primary node, and only record the new state",
-    dest="ignore_offline",
+    field="ignore_offline_nodes",
 )
-INSTALL_IMAGE: Final = Option(
-    ("--install-image",),
+INSTALL_IMAGE: Final = option(
+    "--install-image",
     "image of helper machines that install untrusted operating systems",
-    dest="install_image",
-    kind="string",
+    "string",
 )
-INSTANCE: Final = Option(
-    ("--instance",),
+INSTANCE: Final = option(
+    "--instance",
     "select instances by name (default)",
+    "const",
     dest="multi_mode",
-    kind="const",
     sets="instances",
 )
-INSTANCE_FILE_STORAGE_DIR: Final = Option(
-    ("--file-storage-dir",),
+INSTANCE_FILE_STORAGE_DIR: Final = option(
+    "--file-storage-dir",
     "subdirectory of the file storage directory for the instance's disks",
-    dest="file_storage_dir",
-    kind="string",
+    "string",
 )
-IPOLICY_BOUNDS_SPECS: Final = Option(
-    ("--ipolicy-bounds-specs",),
+IPOLICY_BOUNDS_SPECS: Final = option(
+    "--ipolicy-bounds-specs",
     "min:key=value,.../max:key=value,... pairs joined by //; each part needs all six"
     " keys",
-    dest="ipolicy_bounds_specs",
-    kind="multilistidentkeyval",
+    "multilistidentkeyval",
+    field=None,
 )
-IPOLICY_DISK_TEMPLATES: Final = Option(
-    ("--ipolicy-disk-templates",),
+IPOLICY_DISK_TEMPLATES: Final = option(
+    "--ipolicy-disk-templates",
     "comma-separated list of allowed disk templates; in a group also 'default'",
-    dest="ipolicy_disk_templates",
-    kind="list",
+    "list",
+    field=None,
 )
-IPOLICY_SPINDLE_RATIO: Final = Option(
-    ("--ipolicy-spindle-ratio",),
+IPOLICY_SPINDLE_RATIO: Final = option(
+    "--ipolicy-spindle-ratio",
     "largest ratio of instance spindles to node spindles; in a group also 'default'",
-    dest="ipolicy_spindle_ratio",
-    kind="maybefloat",
+    "maybefloat",
+    field=None,
 )
-IPOLICY_STD_SPECS: Final = Option(
-    ("--ipolicy-std-specs",),
+IPOLICY_STD_SPECS: Final = option(
+    "--ipolicy-std-specs",
     "standard instance size as key=value,... (cluster only)",
-    dest="ipolicy_std_specs",
-    kind="keyval",
+    "keyval",
+    field=None,
 )
-IPOLICY_VCPU_RATIO: Final = Option(
-    ("--ipolicy-vcpu-ratio",),
+IPOLICY_VCPU_RATIO: Final = option(
+    "--ipolicy-vcpu-ratio",
     "largest ratio of virtual to physical CPUs; in a group also 'default'",
-    dest="ipolicy_vcpu_ratio",
-    kind="maybefloat",
+    "maybefloat",
+    field=None,
 )
-IP_CHECK: Final = Option(
-    ("--ip-check",),
-    "ping the instance's IP address first, and refuse if it answers",
-    dest="ip_check",
+IP_CHECK: Final = option(
+    "--ip-check", "ping the instance's IP address first, and refuse if it answers"
 )
-MAC_PREFIX: Final = Option(
-    ("-m", "--mac-prefix"),
-    "first three bytes of generated MAC addresses",
-    dest="mac_prefix",
-    kind="string",
+MAC_PREFIX: Final = option(
+    "-m --mac-prefix", "first three bytes of generated MAC addresses", "string"
 )
-MAINTAIN_NODE_HEALTH: Final = Option(
-    ("--maintain-node-health",),
+MAINTAIN_NODE_HEALTH: Final = option(
+    "--maintain-node-health",
     "allow the watcher to stop stray instances and DRBD devices",
-    dest="maintain_node_health",
-    kind="bool",
+    "bool",
 )
-MASTER_CAPABLE: Final = Option(
-    ("--master-capable",),
-    "whether the node may become a master candidate",
-    dest="master_capable",
-    kind="bool",
+MASTER_CAPABLE: Final = option(
+    "--master-capable", "whether the node may become a master candidate", "bool"
 )
-MASTER_NETDEV: Final = Option(
-    ("--master-netdev",),
-    "network interface for the master IP address",
-    dest="master_netdev",
-    kind="string",
+MASTER_NETDEV: Final = option(
+    "--master-netdev", "network interface for the master IP address", "string"
 )
-MASTER_NETMASK: Final = Option(
-    ("--master-netmask",),
-    "prefix length of the master IP address",
-    dest="master_netmask",
-    kind="string",
+MASTER_NETMASK: Final = option(
+    "--master-netmask", "prefix length of the master IP address", "string"
 )
-MIGRATION_MODE: Final = Option(
-    ("--migration-mode",),
+MIGRATION_MODE: Final = option(
+    "--migration-mode",
     "migration mode instead of the hypervisor's default; excludes --non-live",
-    dest="migration_mode",
-    kind="choice",
+    "choice",
     choices=("live", "non-live"),
+    field="mode",
 )
-NAME_CHECK: Final = Option(
-    ("--name-check",),
-    "resolve the instance name, and use the full name from DNS",
-    dest="name_check",
+NAME_CHECK: Final = option(
+    "--name-check", "resolve the instance name, and use the full name from DNS"
 )
-NET: Final = Option(
-    ("--net",),
+NET: Final = option(
+    "--net",
     "NIC as INDEX:key=value,...; modify also accepts add or remove before the colon",
+    "identkeyval",
     dest="nics",
-    kind="identkeyval",
     repeat=True,
 )
-NEW_SECONDARY: Final = Option(
-    ("-n", "--new-secondary"), "new secondary node", dest="dst_node", kind="string"
+NEW_SECONDARY: Final = option(
+    "-n --new-secondary",
+    "new secondary node",
+    "string",
+    dest="dst_node",
+    field="remote_node",
 )
-NIC_PARAMETERS: Final = Option(
-    ("-N", "--nic-parameters"),
+NIC_PARAMETERS: Final = option(
+    "-N --nic-parameters",
     "NIC parameters key=value,...",
+    "keyval",
     dest="nicparams",
-    kind="keyval",
     default={},
+    convert=param_options.nic_parameters,
 )
-NODE: Final = Option(
-    ("--node",),
+NODE: Final = option(
+    "--node",
     "select instances by node (primary or secondary)",
+    "const",
     dest="multi_mode",
-    kind="const",
     sets="nodes",
 )
-NODE_GROUP: Final = Option(
-    ("-g", "--node-group"), "node group name or UUID", dest="nodegroup", kind="string"
+NODE_GROUP: Final = option(
+    "-g --node-group",
+    "node group name or UUID",
+    "string",
+    dest="nodegroup",
+    field="group_name",
 )
-NODE_PARAMETERS: Final = Option(
-    ("--node-parameters",),
-    "node parameters key=value,...",
-    dest="ndparams",
-    kind="keyval",
+NODE_PARAMETERS: Final = option(
+    "--node-parameters", "node parameters key=value,...", "keyval", dest="ndparams"
 )
-NODE_TAGS: Final = Option(
-    ("--node-tags",),
+NODE_TAGS: Final = option(
+    "--node-tags",
     "select instances by tags of the node (primary or secondary)",
+    "const",
     dest="multi_mode",
-    kind="const",
     sets="nodes-by-tags",
 )
-NON_LIVE: Final = Option(
-    ("--non-live",),
+NON_LIVE: Final = option(
+    "--non-live",
     "suspend the instance during the migration",
-    dest="live",
-    sets=False,
-    default=True,
+    clears="live",
+    field=None,
 )
-NO_CONFLICTS_CHECK: Final = Option(
-    ("--no-conflicts-check",),
+NO_CONFLICTS_CHECK: Final = option(
+    "--no-conflicts-check",
     "skip the check whether the IP address belongs to a network",
-    dest="conflicts_check",
-    sets=False,
-    default=True,
+    clears="conflicts_check",
 )
-NO_HEADERS: Final = Option(("--no-headers",), "omit the header line", dest="no_headers")
-NO_REMEMBER: Final = Option(
-    ("--no-remember",),
-    "do not record the new state in the configuration",
-    dest="no_remember",
+NO_HEADERS: Final = option("--no-headers", "omit the header line")
+NO_REMEMBER: Final = option(
+    "--no-remember", "do not record the new state in the configuration"
 )
-NO_RUNTIME_CHANGES: Final = Option(
-    ("--no-runtime-changes",),
+NO_RUNTIME_CHANGES: Final = option(
+    "--no-runtime-changes",
     "do not change the instance's memory (ballooning) during migration",
-    dest="allow_runtime_chgs",
-    sets=False,
-    default=True,
+    clears="allow_runtime_chgs",
+    field="allow_runtime_changes",
 )
-NO_WAIT_FOR_SYNC: Final = Option(
-    ("--no-wait-for-sync",),
+NO_WAIT_FOR_SYNC: Final = option(
+    "--no-wait-for-sync",
     "do not wait until the mirror is in sync",
-    dest="wait_for_sync",
-    sets=False,
-    default=True,
+    clears="wait_for_sync",
 )
-ONLY_NODES: Final = Option(
-    ("-n", "--node"),
-    "only this node",
-    dest="nodes",
-    kind="string",
-    repeat=True,
+ONLY_NODES: Final = option(
+    "-n --node", "only this node", "string", dest="nodes", repeat=True
 )
-OOB_TIMEOUT: Final = Option(
-    ("--oob-timeout",),
+OOB_TIMEOUT: Final = option(
+    "--oob-timeout",
     "time limit of the out-of-band helper in seconds",
-    dest="oob_timeout",
-    kind="int",
+    "int",
     default=60,
+    field="timeout",
 )
-OS_PARAMETERS: Final = Option(
-    ("-O", "--os-parameters"),
+OS_PARAMETERS: Final = option(
+    "-O --os-parameters",
     "OS parameters key=value,...",
+    "keyval",
     dest="osparams",
-    kind="keyval",
     default={},
 )
-OS_PARAMETERS_PRIVATE: Final = Option(
-    ("--os-parameters-private",),
+OS_PARAMETERS_PRIVATE: Final = option(
+    "--os-parameters-private",
     "OS parameters that are stored but never logged; @FILE or @- reads key=value lines",
+    "keyprivateval",
     dest="osparams_private",
-    kind="keyprivateval",
     default={},
 )
-OS_PARAMETERS_SECRET: Final = Option(
-    ("--os-parameters-secret",),
+OS_PARAMETERS_SECRET: Final = option(
+    "--os-parameters-secret",
     "OS parameters that are neither logged nor stored; @FILE or @- reads key=value"
     " lines",
+    "keyprivateval",
     dest="osparams_secret",
-    kind="keyprivateval",
     default={},
 )
-OS_TYPE: Final = Option(
-    ("-o", "--os-type"),
+OS_TYPE: Final = option(
+    "-o --os-type",
     "operating system, optionally with +VARIANT",
+    "string",
     dest="os",
-    kind="string",
+    field="os_type",
 )
-OTHER_NODE: Final = Option(("-n", "--node"), "target node", dest="node", kind="string")
-OUTPUT: Final = Option(
-    ("-o", "--output"),
+OTHER_NODE: Final = option("-n --node", "target node", "string", field="target_node")
+OUTPUT: Final = option(
+    "-o --output",
     "comma-separated list of fields; a leading + adds them to the default fields",
-    dest="output",
-    kind="string",
+    "string",
 )
-PENDING: Final = Option(
-    ("--pending",),
+PENDING: Final = option(
+    "--pending",
     "only jobs in state queued, waiting or canceling",
+    "const",
     dest="status_filter",
-    kind="const",
     sets=("canceling", "queued", "waiting"),
 )
-PLAIN_HYPERVISOR_PARAMETERS: Final = Option(
-    ("-H", "--hypervisor-parameters"),
+PLAIN_HYPERVISOR_PARAMETERS: Final = option(
+    "-H --hypervisor-parameters",
     "hypervisor parameters key=value,... (without the hypervisor's name)",
+    "keyval",
     dest="hvparams",
-    kind="keyval",
     default={},
 )
-EXPLAIN: Final = Option(
-    ("--explain",),
+EXPLAIN: Final = option(
+    "--explain",
     "with --dry-run: print the nodes that an allocator chooses, and why not others",
-    dest="explain",
 )
-PLAN: Final = Option(
-    ("--plan",),
-    "only show the locks, steps and configuration changes of the jobs",
-    dest="plan",
+PLAN: Final = option(
+    "--plan", "only show the locks, steps and configuration changes of the jobs"
 )
-PLAN_JSON: Final = Option(
-    ("--json",), "with --plan or --explain: print a JSON document", dest="json"
+PLAN_JSON: Final = option("--json", "with --plan or --explain: print a JSON document")
+POWER_DELAY: Final = option(
+    "--power-delay", "seconds between two power-on commands", "float", default=2.0
 )
-POWER_DELAY: Final = Option(
-    ("--power-delay",),
-    "seconds between two power-on commands",
-    dest="power_delay",
-    kind="float",
-    default=2.0,
+PREALLOC_WIPE_DISKS: Final = option(
+    "--prealloc-wipe-disks", "wipe new disk space before use", "bool"
 )
-PREALLOC_WIPE_DISKS: Final = Option(
-    ("--prealloc-wipe-disks",),
-    "wipe new disk space before use",
-    dest="prealloc_wipe_disks",
-    kind="bool",
+PREDICATES: Final = option(
+    "--predicates", "predicates of the rule as JSON", "json", default=[]
 )
-PREDICATES: Final = Option(
-    ("--predicates",),
-    "predicates of the rule as JSON",
-    dest="predicates",
-    kind="json",
-    default=[],
-)
-PRIMARY: Final = Option(
-    ("--primary",),
+PRIMARY: Final = option(
+    "--primary",
     "select instances by primary node",
+    "const",
     dest="multi_mode",
-    kind="const",
     sets="nodes-pri",
 )
-PRIMARY_AND_SECONDARY: Final = Option(
-    ("-n", "--node"), "PRIMARY[:SECONDARY]", dest="node", kind="string"
+PRIMARY_AND_SECONDARY: Final = option(
+    "-n --node", "PRIMARY[:SECONDARY]", "string", field=None
 )
-PRINT_JOBID: Final = Option(
-    ("--print-jobid",),
-    "print the job id as the first line",
-    dest="print_jobid",
-)
-PRIORITY: Final = Option(
-    ("--priority",),
+PRINT_JOBID: Final = option("--print-jobid", "print the job id as the first line")
+PRIORITY: Final = option(
+    "--priority",
     "opcode priority: low=10, normal=0, high=-10",
-    dest="priority",
-    kind="choice",
+    "choice",
     choices=("low", "normal", "high"),
 )
-PRI_NODE_TAGS: Final = Option(
-    ("--pri-node-tags",),
+PRI_NODE_TAGS: Final = option(
+    "--pri-node-tags",
     "select instances by tags of the primary node",
+    "const",
     dest="multi_mode",
-    kind="const",
     sets="nodes-pri-by-tags",
 )
-QUEUED: Final = Option(
-    ("--queued",),
+QUEUED: Final = option(
+    "--queued",
     "only jobs in state queued",
+    "const",
     dest="status_filter",
-    kind="const",
     sets=("queued",),
 )
-ROMAN: Final = Option(
-    ("--roman",),
-    "print integers as Roman numerals where possible",
-    dest="roman_integers",
+ROMAN: Final = option(
+    "--roman", "print integers as Roman numerals where possible", dest="roman_integers"
 )
-RULE_PRIORITY: Final = Option(
-    ("--priority",),
+RULE_PRIORITY: Final = option(
+    "--priority",
     "priority of the rule; smaller numbers are evaluated first",
-    dest="priority",
-    kind="int",
+    "int",
     default=0,
 )
-SECONDARY: Final = Option(
-    ("--secondary",),
+SECONDARY: Final = option(
+    "--secondary",
     "select instances by secondary node",
+    "const",
     dest="multi_mode",
-    kind="const",
     sets="nodes-sec",
 )
-SECONDARY_IP: Final = Option(
-    ("-s", "--secondary-ip"),
-    "address of the node in the replication network",
-    dest="secondary_ip",
-    kind="string",
+SECONDARY_IP: Final = option(
+    "-s --secondary-ip", "address of the node in the replication network", "string"
 )
-SEC_NODE_TAGS: Final = Option(
-    ("--sec-node-tags",),
+SEC_NODE_TAGS: Final = option(
+    "--sec-node-tags",
     "select instances by tags of the secondary node",
+    "const",
     dest="multi_mode",
-    kind="const",
     sets="nodes-sec-by-tags",
 )
-SEPARATOR: Final = Option(
-    ("--separator",),
-    "separator between columns; the columns are not aligned",
-    dest="separator",
-    kind="string",
+SEPARATOR: Final = option(
+    "--separator", "separator between columns; the columns are not aligned", "string"
 )
-SHARED_FILE_STORAGE_DIR: Final = Option(
-    ("--shared-file-storage-dir",),
+SHARED_FILE_STORAGE_DIR: Final = option(
+    "--shared-file-storage-dir",
     "cluster-wide default directory for sharedfile disks",
-    dest="shared_file_storage_dir",
-    kind="string",
+    "string",
 )
-SHOW_MACHINE_NAMES: Final = Option(
-    ("-M", "--show-machine-names"),
-    "begin each output line with the node's name",
-    dest="show_machine_names",
+SHOW_MACHINE_NAMES: Final = option(
+    "-M --show-machine-names", "begin each output line with the node's name", field=None
 )
-SHUTDOWN_TIMEOUT: Final = Option(
-    ("--shutdown-timeout",),
-    "seconds to wait for the instance to stop",
-    dest="shutdown_timeout",
-    kind="int",
-    default=120,
+SHUTDOWN_TIMEOUT: Final = option(
+    "--shutdown-timeout", "seconds to wait for the instance to stop", "int", default=120
 )
-SUBMIT: Final = Option(
-    ("--submit",), "submit the job, print its id, and do not wait", dest="submit_only"
+SUBMIT: Final = option(
+    "--submit", "submit the job, print its id, and do not wait", dest="submit_only"
 )
-TAGS: Final = Option(
-    ("--tags",), "comma-separated list of tags", dest="tags", kind="string"
+TAGS: Final = option("--tags", "comma-separated list of tags", "string")
+TARGET_NODE: Final = option(
+    "-n --target-node", "target node", "string", dest="dst_node", field="target_node"
 )
-TARGET_NODE: Final = Option(
-    ("-n", "--target-node"), "target node", dest="dst_node", kind="string"
+TO: Final = option(
+    "--to", "destination group", "string", repeat=True, field="target_groups"
 )
-TO: Final = Option(
-    ("--to",), "destination group", dest="to", kind="string", repeat=True
-)
-UID_POOL: Final = Option(
-    ("--uid-pool",),
+UID_POOL: Final = option(
+    "--uid-pool",
     "comma-separated list of uids or LOW-HIGH ranges",
-    dest="uid_pool",
-    kind="string",
+    "string",
+    convert=param_options.uid_ranges,
 )
-UNITS: Final = Option(
-    ("--units",),
+UNITS: Final = option(
+    "--units",
     "unit of sizes: h (scaled), m (MiB), g (GiB) or t (TiB)",
-    dest="units",
-    kind="choice",
+    "choice",
     choices=("g", "h", "m", "t"),
 )
-USER_SHUTDOWN: Final = Option(
-    ("--user-shutdown",),
+USER_SHUTDOWN: Final = option(
+    "--user-shutdown",
     "detect shutdowns from inside the instance",
+    "bool",
     dest="enabled_user_shutdown",
-    kind="bool",
 )
-USE_EXTERNAL_MIP_SCRIPT: Final = Option(
-    ("--use-external-mip-script",),
+USE_EXTERNAL_MIP_SCRIPT: Final = option(
+    "--use-external-mip-script",
     "use the administrator's script to set up the master IP address",
-    dest="use_external_mip_script",
-    kind="bool",
+    "bool",
 )
-VERBOSE: Final = Option(("-v", "--verbose"), "print more details", dest="verbose")
-VG_NAME: Final = Option(
-    ("--vg-name",),
-    "LVM volume group; empty disables LVM",
-    dest="vg_name",
-    kind="string",
+VERBOSE: Final = option("-v --verbose", "print more details")
+VG_NAME: Final = option("--vg-name", "LVM volume group; empty disables LVM", "string")
+VM_CAPABLE: Final = option(
+    "--vm-capable", "whether the node may host instances", "bool"
 )
-VM_CAPABLE: Final = Option(
-    ("--vm-capable",),
-    "whether the node may host instances",
-    dest="vm_capable",
-    kind="bool",
-)
-WAITING: Final = Option(
-    ("--waiting",),
+WAITING: Final = option(
+    "--waiting",
     "only jobs in state waiting",
+    "const",
     dest="status_filter",
-    kind="const",
     sets=("waiting",),
 )
-YES: Final = Option(("--yes",), "do not ask", dest="confirm")
-YES_DO_IT: Final = Option(
-    ("--yes-do-it", "--ya-rly"),
+YES: Final = option("--yes", "do not ask", dest="confirm")
+YES_DO_IT: Final = option(
+    "--yes-do-it --ya-rly",
     "confirm the dangerous operation without a question",
     dest="yes_do_it",
 )
-ZEROING_IMAGE: Final = Option(
-    ("--zeroing-image",),
-    "OS image of the zeroing helper VM",
-    dest="zeroing_image",
-    kind="string",
+ZEROING_IMAGE: Final = option(
+    "--zeroing-image", "OS image of the zeroing helper VM", "string"
 )
 
 # Groups of options
@@ -696,61 +592,54 @@ NEW_INSTANCE: Final = (
     DISK_TEMPLATE,
     INSTANCE_FILE_STORAGE_DIR,
     FILE_DRIVER,
-    Option(
-        ("-H", "--hypervisor-parameters"),
+    option(
+        "-H --hypervisor-parameters",
         "HYPERVISOR[:key=value,...]",
+        "identkeyval",
         dest="hypervisor",
-        kind="identkeyval",
     ),
     IALLOCATOR,
     NET,
     PRIMARY_AND_SECONDARY,
     NODE_GROUP,
     IP_CHECK,
-    Option(
-        ("--no-ip-check",),
+    option(
+        "--no-ip-check",
         "no effect any more; prints a warning",
+        dest="",
         warns="checks are off by default; this option has no effect",
     ),
     NAME_CHECK,
-    Option(
-        ("--no-name-check",),
+    option(
+        "--no-name-check",
         "no effect any more; prints a warning",
+        dest="",
         warns="checks are off by default; this option has no effect",
     ),
     NO_CONFLICTS_CHECK,
-    Option(("--no-nics",), "create the instance without NICs", dest="no_nics"),
+    option("--no-nics", "create the instance without NICs"),
     NO_WAIT_FOR_SYNC,
     OS_PARAMETERS,
     OS_PARAMETERS_PRIVATE,
     CLOUD_INIT,
     OS_PARAMETERS_SECRET,
-    Option(
-        ("-s", "--os-size"),
-        "size of a single disk",
-        dest="sd_size",
-        kind="unit",
-    ),
-    Option(
-        ("--opportunistic-locking",),
-        "only lock nodes that are free; needs an allocator",
-        dest="opportunistic_locking",
+    option("-s --os-size", "size of a single disk", "unit", dest="sd_size", field=None),
+    option(
+        "--opportunistic-locking", "only lock nodes that are free; needs an allocator"
     ),
     TAGS,
     DRY_RUN,
 )
 HELPER_TIMES: Final = (
-    Option(
-        ("--helper-startup-timeout",),
+    option(
+        "--helper-startup-timeout",
         "seconds until a helper machine that installs an OS has begun its work",
-        dest="helper_startup_timeout",
-        kind="int",
+        "int",
     ),
-    Option(
-        ("--helper-shutdown-timeout",),
+    option(
+        "--helper-shutdown-timeout",
         "seconds from then until it has powered itself off",
-        dest="helper_shutdown_timeout",
-        kind="int",
+        "int",
     ),
 )
 #: The same of an import, whose disks the import script of the OS fills.

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ganeti.base import errors
-from ganeti.base.constants import ecodes
+from ganeti.base.errors import refusal
 from ganeti.commands.cli.context import CommandContext
 
 
@@ -17,10 +17,7 @@ def disk_state(given: list[tuple[str, Any]]) -> dict[str, Any]:
     for path, parameters in given:
         kind, slash, ident = path.partition("/")
         if not slash:
-            raise errors.OpPrereqError(
-                f"disk state: wanted STORAGETYPE/IDENT, found {path!r}",
-                ecodes.ECODE_INVAL,
-            )
+            raise refusal(f"disk state: wanted STORAGETYPE/IDENT, found {path!r}")
         state.setdefault(kind, {})[ident] = parameters
     return state
 
@@ -33,18 +30,8 @@ def by_ident(given: list[tuple[str, Any]], what: str) -> dict[str, Any]:
     """
     for ident, parameters in given:
         if not isinstance(parameters, dict):
-            raise errors.OpPrereqError(
-                f"{what} {ident}: parameters are missing", ecodes.ECODE_INVAL
-            )
+            raise refusal(f"{what} {ident}: parameters are missing")
     return dict(given)
-
-
-def state_parameters(opts: Any) -> dict[str, Any]:
-    """Return the opcode parameters hv_state and disk_state."""
-    return {
-        "hv_state": by_ident(opts.hv_state, "hypervisor state") or None,
-        "disk_state": disk_state(opts.disk_state) or None,
-    }
 
 
 def nic_parameters(given: dict[str, Any]) -> dict[str, Any]:
@@ -73,6 +60,16 @@ def split_words(text: str | None) -> list[str] | None:
     return text.split(",") if text else []
 
 
+def listed(text: str | None) -> list[str]:
+    """Return the items of a list with commas; empty items are left out."""
+    return [item for part in (text or "").split(",") if (item := part.strip())]
+
+
+def addresses(text: str | None) -> list[str] | None:
+    """Return addresses of an option, None if it was not given."""
+    return None if text is None else listed(text)
+
+
 def uid_ranges(text: str | None) -> list[list[int]] | None:
     """Parse a comma-separated list of uids and ranges into ``[low, high]`` pairs.
 
@@ -87,9 +84,8 @@ def uid_ranges(text: str | None) -> list[list[int]] | None:
         try:
             ranges.append([int(low), int(high if dash else low)])
         except ValueError as err:
-            raise errors.OpPrereqError(
-                f"uid pool: wanted a uid or LOW-HIGH, found {part!r}",
-                ecodes.ECODE_INVAL,
+            raise refusal(
+                f"uid pool: wanted a uid or LOW-HIGH, found {part!r}"
             ) from err
     return ranges
 
@@ -113,7 +109,5 @@ def migration_mode(ctx: CommandContext) -> str | None:
         mode: str | None = ctx.opts.migration_mode
         return mode
     if ctx.opts.migration_mode is not None:
-        raise errors.OpPrereqError(
-            "--non-live and --migration-mode exclude each other", ecodes.ECODE_INVAL
-        )
+        raise refusal("--non-live and --migration-mode exclude each other")
     return "non-live"

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from ganeti.base import errors
+from ganeti.base.errors import refusal
 from ganeti.commands.cli import values
 from ganeti.commands.cli.model import COMMON_OPTIONS, Argument, Command, Option
 
@@ -179,6 +180,23 @@ def check_count(command: Command, arguments: list[str]) -> None:
     if late:
         text += f"\n(options must stand before the first argument: {' '.join(late)})"
     raise errors.GenericError(text)
+
+
+def check_options(command: Command, given: Values) -> None:
+    """Refuse options that the command's row excludes, or the lack of one.
+
+    Raises:
+        OpPrereqError: with the documented text.
+    """
+    for dest, text in command.requires:
+        if not getattr(given, dest):
+            raise refusal(text)
+    long_names = {row.dest: row.names[-1] for row in command.options}
+    for first, second in command.excludes:
+        if getattr(given, first) and getattr(given, second):
+            raise refusal(
+                f"{long_names[first]} and {long_names[second]} exclude each other"
+            )
 
 
 def _late_options(command: Command, arguments: list[str]) -> list[str]:

@@ -1,10 +1,10 @@
 """The tag commands, the same for every kind of object."""
 
 from ganeti.base import errors
-from ganeti.base.constants import ecodes
+from ganeti.base.errors import refusal
 from ganeti.commands.cli.context import CommandContext
 from ganeti.commands.cli.output import listing
-from ganeti.commands.cli.waiting import jobs, submission
+from ganeti.commands.cli.waiting import operation
 
 
 def _target(ctx: CommandContext) -> tuple[str, str | None, list[str]]:
@@ -37,29 +37,16 @@ def _given_tags(ctx: CommandContext, tags: list[str]) -> list[str]:
         try:
             with open(source, encoding="utf-8") as stream:
                 given += [line.strip() for line in stream]
-        except OSError as err:
-            raise errors.OpPrereqError(
-                f"cannot read tags from {source}: {err.strerror}", ecodes.ECODE_INVAL
-            ) from err
+        except (OSError, UnicodeDecodeError) as err:
+            reason = getattr(err, "strerror", None) or "is not text"
+            raise refusal(f"cannot read tags from {source}: {reason}") from err
     given = [tag for tag in given if tag]
     if not given:
-        raise errors.OpPrereqError("no tags given", ecodes.ECODE_INVAL)
+        raise refusal("no tags given")
     return given
 
 
-def _change(ctx: CommandContext, op_id: str) -> int:
-    kind, name, words = _target(ctx)
-    tags = _given_tags(ctx, words)
-    return submission.submit_or_run(
-        ctx, jobs.op(op_id, kind=kind, name=name, tags=tags)
-    ).code
-
-
-def add_tags(ctx: CommandContext) -> int:
-    """Add tags to an object."""
-    return _change(ctx, "OP_TAGS_SET")
-
-
-def remove_tags(ctx: CommandContext) -> int:
-    """Remove tags from an object."""
-    return _change(ctx, "OP_TAGS_DEL")
+def change_tags(ctx: CommandContext) -> int:
+    """Add tags to an object, or remove them from it."""
+    kind, _, words = _target(ctx)
+    return operation.run(ctx, kind=kind, tags=_given_tags(ctx, words))

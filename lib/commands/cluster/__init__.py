@@ -1,9 +1,1 @@
-"""The program ``gnt-cluster``: `table` lists its commands; each has a module."""
-
-
-def main() -> int:
-    """Run the program with the arguments of this process; return the exit code."""
-    from ganeti.commands.cli import app
-    from ganeti.commands.cluster.table import PROGRAM
-
-    return app.main(PROGRAM)
+"""The commands of ``gnt-cluster``: `table` lists them."""

@@ -1,4 +1,7 @@
-"""``getmaster``: the master's name, from this node's ssconf files alone."""
+"""``getmaster``: the master's name, from this node's ssconf files alone.
+
+Scripts call it often, so it loads nothing that other commands need.
+"""
 
 from ganeti.commands.cli import local
 from ganeti.commands.cli.context import CommandContext

@@ -9,13 +9,9 @@ from ganeti.base import errors
 from ganeti.base.text import nicesort
 from ganeti.commands.cli import ipolicy
 from ganeti.commands.cli.context import CommandContext
-from ganeti.commands.cli.output import info_tree, listing, roman
-from ganeti.commands.cli.output.text import timestamp
-from ganeti.commands.cluster.automatons.automation import (
-    death_text,
-    freeze_text,
-    limits_text,
-)
+from ganeti.commands.cli.output import info_tree, listing
+from ganeti.commands.cli.output.table import timestamp
+from ganeti.commands.cluster.automation import death_text, freeze_text, limits_text
 
 #: Title and key of each cluster parameter, in the order of the output.
 _DIAGNOSE: Final = "diagnose_data_collector_filename"
@@ -106,7 +102,9 @@ def run(ctx: CommandContext) -> None:
         off.append(freeze_text(automation["freeze"]))
     shown.append(("Parts that are off", off or "(none)"))
     ctx.out(
-        info_tree.render(roman.convert(shown) if ctx.opts.roman_integers else shown)
+        info_tree.render(
+            info_tree.with_numerals(shown) if ctx.opts.roman_integers else shown
+        )
     )
 
 

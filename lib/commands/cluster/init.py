@@ -1,43 +1,13 @@
 """``init``: create a cluster with this machine as its master."""
 
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any
 
-from ganeti.base import errors
-from ganeti.base.constants import ecodes, exitcodes
+from ganeti.base.constants import exitcodes
+from ganeti.base.errors import refusal
 from ganeti.commands.cli import ipolicy, param_options
 from ganeti.commands.cli.context import CommandContext
 from ganeti.commands.cli.waiting import plans
-
-#: Options whose value is stored in the field of the same name.
-_SAME: Final = (
-    "beparams",
-    "candidate_pool_size",
-    "file_storage_dir",
-    "mac_prefix",
-    "create_bridge",
-    "master_netdev",
-    "nicparams",
-    "modify_etc_hosts",
-    "modify_ssh_setup",
-    "secondary_ip",
-    "vg_name",
-    "maintain_node_health",
-    "drbd_helper",
-    "default_iallocator",
-    "default_iallocator_params",
-    "prealloc_wipe_disks",
-    "rapi_require_authentication",
-    "ndparams",
-    "shared_file_storage_dir",
-    "use_external_mip_script",
-    "gluster_storage_dir",
-    "install_image",
-    "zeroing_image",
-    "enabled_user_shutdown",
-    "ssh_key_bits",
-    "ssh_key_type",
-    "store",
-)
 
 
 def run(ctx: CommandContext) -> int:
@@ -46,7 +16,8 @@ def run(ctx: CommandContext) -> int:
     from ganeti.bootstrap import options
     from ganeti.bootstrap.init import initialise
 
-    request = options.InitOptions(cluster_name=ctx.args[0], **_fields(ctx))
+    names = options.InitOptions.__dataclass_fields__
+    request = options.InitOptions(cluster_name=ctx.args[0], **_fields(ctx, names))
     effects = (ctx.paths, process.SystemRunner(), clock.SystemClock())
     if plans.wanted(ctx):
         before = initialise.plan(*effects, request)
@@ -55,12 +26,15 @@ def run(ctx: CommandContext) -> int:
     return exitcodes.EXIT_SUCCESS
 
 
-def _fields(ctx: CommandContext) -> dict[str, Any]:
-    """Return the fields that the options set; all others have built-in defaults."""
+def _fields(ctx: CommandContext, names: Iterable[str]) -> dict[str, Any]:
+    """Return the fields that the options set; all others have built-in defaults.
+
+    Options of the name of a field set it, except for those that are parsed here.
+    """
     opts = ctx.opts
-    fields = {name: getattr(opts, name) for name in _SAME}
-    fields |= param_options.state_parameters(opts)
-    fields |= {
+    fields = {name: ctx.option(name) for name in names} | {
+        "hv_state": param_options.by_ident(opts.hv_state, "hypervisor state") or None,
+        "disk_state": param_options.disk_state(opts.disk_state) or None,
         "hvparams": param_options.by_ident(opts.hvparams, "hypervisor"),
         "diskparams": param_options.by_ident(opts.diskparams, "disk template"),
         "ipolicy": ipolicy.from_options(ctx),
@@ -88,6 +62,4 @@ def _number(option: str, text: Any) -> int | None:
     try:
         return None if text is None else int(text)
     except ValueError as err:
-        raise errors.OpPrereqError(
-            f"{option}: wanted a number, found {text!r}", ecodes.ECODE_INVAL
-        ) from err
+        raise refusal(f"{option}: wanted a number, found {text!r}") from err

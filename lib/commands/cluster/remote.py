@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ganeti.base import errors
-from ganeti.base.constants import ecodes, exitcodes
+from ganeti.base.constants import exitcodes
+from ganeti.base.errors import refusal
 from ganeti.commands.cli.context import CommandContext
-from ganeti.commands.cli.node_selection import online_nodes
+from ganeti.commands.cli.output.listing import online_nodes
 
 _RULER: Final = "-" * 48
 _FIELDS: Final = ("pip", "sip", "ndp/ssh_port")
@@ -88,9 +89,7 @@ def run_copyfile(ctx: CommandContext) -> int:
             data = stream.read()
             mode = os.fstat(stream.fileno()).st_mode & _MODE_BITS
     except OSError as err:
-        raise errors.OpPrereqError(
-            f"cannot read {path}: {err.strerror}", ecodes.ECODE_INVAL
-        ) from err
+        raise refusal(f"cannot read {path}: {err.strerror}") from err
     from ganeti.protocols.ssh import account
 
     nodes, cluster, master = _nodes(ctx)

@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING, Any, Final
 
 from ganeti.base import errors
-from ganeti.base.constants import ecodes, exitcodes
+from ganeti.base.constants import exitcodes
+from ganeti.base.errors import refusal
 from ganeti.commands.cli import local, prompts
 from ganeti.commands.cli.context import CommandContext
 from ganeti.commands.cli.waiting import jobs, plans
@@ -76,10 +77,9 @@ def run(ctx: CommandContext) -> int:
         )
     )
     if not has_files and not has_job:
-        raise errors.OpPrereqError(
+        raise refusal(
             "nothing to renew: name at least one certificate, key or secret; see"
-            " gnt-cluster renew-crypto --help",
-            ecodes.ECODE_INVAL,
+            " gnt-cluster renew-crypto --help"
         )
     if plans.wanted(ctx):
         return plans.show(ctx, [], before=_plan(ctx, contents, restarts, has_job))
@@ -125,7 +125,7 @@ def _check_without_master(ctx: CommandContext, contents: dict[str, bytes]) -> No
         text = "wanted --new-cluster-certificate, and nothing else to be replaced"
     else:
         return
-    raise errors.OpPrereqError(f"--without-master: {text}", ecodes.ECODE_INVAL)
+    raise refusal(f"--without-master: {text}")
 
 
 def _plan(
@@ -193,25 +193,18 @@ def _check(opts: Any) -> None:
     for what, (new, new_word), given in _EITHER:
         for dest, word in given:
             if getattr(opts, new) and getattr(opts, dest):
-                raise errors.OpPrereqError(
-                    f"{what}: only one of {new_word} and {word} can be used",
-                    ecodes.ECODE_INVAL,
-                )
+                raise refusal(f"{what}: only one of {new_word} and {word} can be used")
     if opts.lost_candidates is not None and not (opts.without_master and _lost(opts)):
-        raise errors.OpPrereqError(
-            "--lost-candidates: wanted names of nodes, together with --without-master",
-            ecodes.ECODE_INVAL,
+        raise refusal(
+            "--lost-candidates: wanted names of nodes, together with --without-master"
         )
     if bool(opts.spice_cert) != bool(opts.spice_cacert):
-        raise errors.OpPrereqError(
+        raise refusal(
             "SPICE certificate: --spice-certificate and --spice-ca-certificate must be"
-            " given together",
-            ecodes.ECODE_INVAL,
+            " given together"
         )
     if (opts.ssh_key_type or opts.ssh_key_bits) and not opts.new_ssh_keys:
-        raise errors.OpPrereqError(
-            "--ssh-key-type and --ssh-key-bits need --new-ssh-keys", ecodes.ECODE_INVAL
-        )
+        raise refusal("--ssh-key-type and --ssh-key-bits need --new-ssh-keys")
 
 
 def _cluster_name(paths: "Paths") -> str:

@@ -1,46 +1,69 @@
 """Command table of ``gnt-cluster``."""
 
+import operator
 from typing import Final
 
-from ganeti.base.constants.commit import COMMIT_POLICIES
+from ganeti.base.constants.misc import COMMIT_POLICIES
 from ganeti.base.constants.protocols.confd import CONFD_HMACS
 from ganeti.commands.cli import options as o
-from ganeti.commands.cli.model import Argument, Command, Option, Program
-from ganeti.commands.cluster.automatons.automation_table import (
+from ganeti.commands.cli import param_options, rows
+from ganeti.commands.cli.model import Argument, Command, Program, option
+from ganeti.commands.cluster.further_rows import (
     AUDIT,
     AUTOMATION_LIMITS,
+    BALANCE,
     DUTIES,
     FREEZE,
     JOURNAL,
     NODE_DEATH,
+    RENEW_CRYPTO,
     SIMULATE,
     THAW,
 )
-from ganeti.commands.cluster.automatons.balance_table import BALANCE
-from ganeti.commands.cluster.renew_table import RENEW_CRYPTO
-from ganeti.commands.cluster.store.store_table import (
-    BACKUP_STORE,
-    MIGRATE_STORE,
-    RESTORE_STORE,
+
+# Rows of the command table of ``gnt-cluster`` that are about the store.
+
+BACKUP_STORE: Final = Command(
+    "backup-store",
+    "write the configuration and the jobs to a new file, while the master runs",
+    arguments=(Argument("file"),),
+    run="commands.cluster.store:back_up",
+    exits=((1, "the file exists, or the store cannot be read"),),
 )
+MIGRATE_STORE: Final = Command(
+    "migrate-store",
+    "move the configuration and the jobs to etcd, or back to files",
+    options=(
+        option(
+            "--to",
+            "file, or etcd://HOST:PORT,HOST:PORT/PREFIX",
+            "string",
+            dest="target",
+        ),
+        *o.PLANNED,
+    ),
+    run="commands.cluster.store:migrate_store",
+    exits=((1, "wrong target, or the store was not moved"),),
+)
+RESTORE_STORE: Final = Command(
+    "restore-store",
+    "replace the configuration by that of a backup, and add its finished jobs",
+    arguments=(Argument("file"),),
+    options=(o.FORCE, *o.PLANNED),
+    run="commands.cluster.store:restore",
+    exits=((1, "declined, no backup of this cluster, or failure"),),
+)
+
 
 COMMANDS: Final = (
     Command(
         "activate-master-ip",
         "bring the master IP up",
         options=o.PLANNED,
-        run="commands.cluster.master_ip:activate",
+        run="commands.cluster.commands:activate_ip",
         opcodes=("OP_CLUSTER_ACTIVATE_MASTER_IP",),
     ),
-    Command(
-        "add-tags",
-        "add tags",
-        arguments=(Argument("unknown", name="tag", minimum=0, maximum=None),),
-        options=(o.FROM, *o.JOB),
-        run="commands.cli.tags:add_tags",
-        opcodes=("OP_TAGS_SET",),
-        exits=((1, "no tags given or failure"),),
-    ),
+    *rows.tag_commands(),
     BACKUP_STORE,
     BALANCE,
     Command(
@@ -48,66 +71,52 @@ COMMANDS: Final = (
         "count how many more instances fit, and show where and why no more",
         options=(
             o.DISK_TEMPLATE,
-            Option(
-                ("--memory",),
+            option(
+                "--memory",
                 "memory per instance; default from the instance policy",
-                dest="memory",
-                kind="unit",
+                "unit",
             ),
-            Option(
-                ("--disk",),
+            option(
+                "--disk",
                 "disk size per instance; default from the instance policy",
-                dest="disk",
-                kind="unit",
+                "unit",
             ),
-            Option(
-                ("--vcpus",),
+            option(
+                "--vcpus",
                 "virtual CPUs per instance; default from the instance policy",
-                dest="vcpus",
-                kind="int",
+                "int",
             ),
-            Option(
-                ("--tiered",),
+            option(
+                "--tiered",
                 "begin with the largest size, and shrink it when no more instances fit",
-                dest="tiered",
             ),
-            Option(
-                ("-g", "--node-group"),
+            option(
+                "-g --node-group",
                 "only in this node group",
+                "string",
                 dest="groups",
-                kind="string",
                 repeat=True,
             ),
-            Option(
-                ("-l", "--limit"),
-                "largest number of instances",
-                dest="limit",
-                kind="int",
-            ),
+            option("-l --limit", "largest number of instances", "int"),
             o.IALLOCATOR,
-            Option(
-                ("--explain",),
+            option(
+                "--explain",
                 "print the placements, and why each node refuses the next instance",
-                dest="explain",
             ),
             o.JSON,
         ),
-        run="commands.cluster.automatons.capacity:run",
+        run="commands.cluster.capacity:run",
         exits=((0, "ok, even if no instance fits"), (1, "the master cannot count")),
     ),
     Command(
         "command",
         "run a shell command on nodes through SSH",
-        arguments=(Argument("command", minimum=1, maximum=None),),
+        arguments=(Argument("command", maximum=None),),
         options=(
             o.ONLY_NODES,
             o.NODE_GROUP,
             o.SHOW_MACHINE_NAMES,
-            Option(
-                ("--failure-only",),
-                "only print nodes on which the command failed",
-                dest="failure_only",
-            ),
+            option("--failure-only", "only print nodes on which the command failed"),
         ),
         run="commands.cluster.remote:run_command",
         exits=((0, "always; exit codes of nodes are only printed"),),
@@ -118,10 +127,8 @@ COMMANDS: Final = (
         arguments=(Argument("file"),),
         options=(
             o.ONLY_NODES,
-            Option(
-                ("--use-replication-network",),
-                "connect to the secondary address of nodes",
-                dest="use_replication_network",
+            option(
+                "--use-replication-network", "connect to the secondary address of nodes"
             ),
             o.NODE_GROUP,
         ),
@@ -135,7 +142,7 @@ COMMANDS: Final = (
         "deactivate-master-ip",
         "take the master IP down",
         options=(o.YES, *o.PLANNED),
-        run="commands.cluster.master_ip:deactivate",
+        run="commands.cluster.commands:deactivate_ip",
         opcodes=("OP_CLUSTER_DEACTIVATE_MASTER_IP",),
         exits=((1, "declined"),),
     ),
@@ -143,7 +150,7 @@ COMMANDS: Final = (
         "destroy",
         "remove an empty cluster",
         options=(o.YES_DO_IT, *o.PLANNED),
-        run="commands.cluster.destroy:run",
+        run="commands.cluster.commands:destroy",
         opcodes=("OP_CLUSTER_DESTROY",),
         exits=((1, "missing confirmation or failure"),),
     ),
@@ -152,25 +159,19 @@ COMMANDS: Final = (
         "emergency power off (or --on: recovery) of nodes, groups or all",
         arguments=(Argument("unknown", name="node", minimum=0, maximum=None),),
         options=(
-            Option(("--all",), "all nodes, and all instances", dest="show_all"),
-            Option(
-                ("--become-master",),
-                "make this node, which stays on, the master first",
-                dest="become_master",
+            option("--all", "all nodes, and all instances", dest="show_all"),
+            option(
+                "--become-master", "make this node, which stays on, the master first"
             ),
             o.FORCE,
-            Option(("--groups",), "the arguments are node groups", dest="groups"),
+            option("--groups", "the arguments are node groups"),
             o.OOB_TIMEOUT,
-            Option(
-                ("--on",),
-                "switch on, wait for the nodes, and start the instances",
-                dest="on",
-            ),
+            option("--on", "switch on, wait for the nodes, and start the instances"),
             o.POWER_DELAY,
             o.SHUTDOWN_TIMEOUT,
             *o.PLANNED,
         ),
-        run="commands.cluster.power.epo:run",
+        run="commands.cluster.epo:run",
         opcodes=(
             "OP_INSTANCE_SHUTDOWN",
             "OP_INSTANCE_STARTUP",
@@ -214,31 +215,24 @@ COMMANDS: Final = (
             o.MASTER_NETDEV,
             o.MASTER_NETMASK,
             o.NIC_PARAMETERS,
-            Option(
-                ("--create-bridge",),
+            option(
+                "--create-bridge",
                 "create the bridge of instances if this machine does not have it",
-                dest="create_bridge",
             ),
-            Option(
-                ("--no-etc-hosts",),
+            option(
+                "--no-etc-hosts",
                 "do not modify /etc/hosts",
-                dest="modify_etc_hosts",
-                sets=False,
-                default=True,
+                clears="modify_etc_hosts",
             ),
-            Option(
-                ("--no-ssh-init",),
+            option(
+                "--no-ssh-init",
                 "do not create or distribute SSH keys, now or later",
-                dest="modify_ssh_setup",
-                sets=False,
-                default=True,
+                clears="modify_ssh_setup",
             ),
-            Option(
-                ("--no-require-authentication",),
+            option(
+                "--no-require-authentication",
                 "let anybody read over the remote API, without credentials",
-                dest="rapi_require_authentication",
-                sets=False,
-                default=True,
+                clears="rapi_require_authentication",
             ),
             o.SECONDARY_IP,
             o.VG_NAME,
@@ -247,11 +241,10 @@ COMMANDS: Final = (
             o.DRBD_USERMODE_HELPER,
             o.DEFAULT_IALLOCATOR,
             o.DEFAULT_IALLOCATOR_PARAMS,
-            Option(
-                ("--primary-ip-version",),
+            option(
+                "--primary-ip-version",
                 "IP version of the primary network (4 or 6)",
-                dest="primary_ip_version",
-                kind="string",
+                "string",
                 default=4,
             ),
             o.PREALLOC_WIPE_DISKS,
@@ -261,71 +254,63 @@ COMMANDS: Final = (
             o.DISK_PARAMETERS,
             o.ENABLED_DISK_TEMPLATES,
             o.IPOLICY_STD_SPECS,
-            Option(
-                ("--gluster-storage-dir",),
+            option(
+                "--gluster-storage-dir",
                 "cluster-wide mount directory of Gluster volumes",
-                dest="gluster_storage_dir",
-                kind="string",
+                "string",
                 default="/var/run/ganeti/gluster",
             ),
             o.INSTALL_IMAGE,
             o.ZEROING_IMAGE,
             o.COMPRESSION_TOOLS,
             o.USER_SHUTDOWN,
-            Option(
-                ("--store",),
+            option(
+                "--store",
                 "where the configuration and the jobs are:"
                 " etcd://HOST:PORT,HOST:PORT/PREFIX; default a file on each master"
                 " candidate",
-                dest="store",
-                kind="string",
+                "string",
             ),
-            Option(
-                ("--ssh-key-bits",),
-                "length of the SSH key",
-                dest="ssh_key_bits",
-                kind="int",
-            ),
-            Option(
-                ("--ssh-key-type",),
+            option("--ssh-key-bits", "length of the SSH key", "int"),
+            option(
+                "--ssh-key-type",
                 "type of the SSH key",
-                dest="ssh_key_type",
-                kind="choice",
+                "choice",
                 choices=("dsa", "ecdsa", "rsa"),
             ),
-            Option(
-                ("--specs-cpu-count",),
+            option(
+                "--specs-cpu-count",
                 "number of virtual CPUs as min=N,max=N,std=N",
+                "keyval",
                 dest="ispecs_cpu_count",
-                kind="keyval",
                 default={},
             ),
-            Option(
-                ("--specs-disk-count",),
+            option(
+                "--specs-disk-count",
                 "number of disks as min=N,max=N,std=N",
+                "keyval",
                 dest="ispecs_disk_count",
-                kind="keyval",
                 default={},
             ),
-            Option(
-                ("--specs-disk-size",),
+            option(
+                "--specs-disk-size",
                 "disk size as min=SIZE,max=SIZE,std=SIZE",
+                "keyval",
                 dest="ispecs_disk_size",
-                kind="keyval",
                 default={},
             ),
-            Option(
-                ("--specs-mem-size",),
+            option(
+                "--specs-mem-size",
                 "memory size as min=SIZE,max=SIZE,std=SIZE",
+                "keyval",
                 dest="ispecs_mem_size",
-                kind="keyval",
                 default={},
             ),
-            Option(
-                ("--specs-nic-count",),
+            option(
+                "--specs-nic-count",
                 "number of NICs as min=N,max=N,std=N",
+                "keyval",
                 dest="ispecs_nic_count",
-                kind="keyval",
                 default={},
             ),
             *o.IPOLICY,
@@ -347,58 +332,42 @@ COMMANDS: Final = (
         "list-incidents",
         "list faults that nodes reported, and what was done about them",
         options=(o.NO_HEADERS, o.SEPARATOR, o.JSON),
-        run="commands.cluster.automatons.incidents:show",
-    ),
-    Command(
-        "list-tags",
-        "list tags, one per line, sorted",
-        options=(o.JSON,),
-        run="commands.cli.tags:list_tags",
+        run="commands.cluster.automation:show_incidents",
     ),
     Command(
         "lost-changes",
         "list the changes and jobs in histories that lost (on this node)",
         arguments=(Argument("file", minimum=0, maximum=None),),
         options=(o.JSON,),
-        run="commands.cluster.store.lost_changes:run",
+        run="commands.cluster.store:show_lost_changes",
     ),
     Command(
         "master-failover",
         "make this (non-master) node the master",
         options=(
-            Option(
-                ("--no-voting",),
-                "do not collect votes of the other nodes",
-                dest="no_voting",
-            ),
-            Option(
-                ("--yes-do-it",),
-                "confirm the dangerous operation without a question",
-                dest="yes_do_it",
-            ),
-            Option(
-                ("--ignore-offline-nodes",),
+            option("--no-voting", "do not collect votes of the other nodes"),
+            option("--yes-do-it", "confirm the dangerous operation without a question"),
+            option(
+                "--ignore-offline-nodes",
                 "do not count offline nodes in the vote; any non-empty value means yes",
-                dest="ignore_offline_nodes",
-                kind="string",
+                "string",
                 default=True,
             ),
-            Option(
-                ("--accept-loss",),
+            option(
+                "--accept-loss",
                 "go on although most copies of the configuration cannot be read; what"
                 " only those hold is lost",
-                dest="accept_loss",
             ),
             *o.PLANNED,
         ),
-        run="commands.cluster.master_failover:run",
+        run="commands.cluster.commands:fail_over",
         aliases=("masterfailover",),
         exits=((1, "declined, majority unhealthy, or failover failed"),),
     ),
     Command(
         "master-ping",
         "test whether the master answers",
-        run="commands.cluster.version:ping",
+        run="commands.cluster.commands:ping",
         exits=((0, "answered"), (1, "any error")),
     ),
     MIGRATE_STORE,
@@ -406,64 +375,58 @@ COMMANDS: Final = (
         "modify",
         "change cluster parameters",
         options=(
-            Option(
-                ("--help-parameters",),
+            option(
+                "--help-parameters",
                 "explain all hypervisor, backend, NIC, disk and node parameters, and"
                 " exit",
-                dest="help_parameters",
+                field=None,
             ),
             o.FORCE,
             o.BACKEND_PARAMETERS,
             o.CANDIDATE_POOL_SIZE,
-            Option(
-                ("--max-running-jobs",),
+            option(
+                "--max-running-jobs",
                 "largest number of jobs that run at the same time",
-                dest="max_running_jobs",
-                kind="int",
+                "int",
             ),
-            Option(
-                ("--max-tracked-jobs",),
+            option(
+                "--max-tracked-jobs",
                 "largest number of jobs that the scheduler tracks",
-                dest="max_tracked_jobs",
-                kind="int",
+                "int",
             ),
             o.INSTALL_IMAGE,
             AUTOMATION_LIMITS,
             NODE_DEATH,
             *DUTIES,
-            Option(
-                ("--commit-policy",),
+            option(
+                "--commit-policy",
                 "when changes are acknowledged: once a majority of the master"
                 " candidates has them, or by those that answer",
-                dest="commit_policy",
-                kind="choice",
+                "choice",
                 choices=COMMIT_POLICIES,
             ),
-            Option(
-                ("--confd-hmac",),
+            option(
+                "--confd-hmac",
                 "signatures that confd accepts: sha1 as all clients of Ganeti have,"
                 " sha256, or both",
-                dest="confd_hmac",
-                kind="choice",
+                "choice",
                 choices=CONFD_HMACS,
             ),
-            Option(
-                ("--confd-detect-replays",),
+            option(
+                "--confd-detect-replays",
                 "whether confd answers each request only once",
-                dest="confd_detect_replays",
-                kind="bool",
+                "bool",
             ),
-            Option(
-                ("--require-authentication",),
+            option(
+                "--require-authentication",
                 "whether the remote API demands credentials for reading, too",
+                "bool",
                 dest="rapi_require_authentication",
-                kind="bool",
             ),
-            Option(
-                ("--instance-communication-network",),
+            option(
+                "--instance-communication-network",
                 "network for communication with instances; empty removes it",
-                dest="instance_communication_network",
-                kind="string",
+                "string",
             ),
             o.ENABLED_HYPERVISORS,
             o.HYPERVISOR_PARAMETERS,
@@ -474,27 +437,27 @@ COMMANDS: Final = (
             o.VG_NAME,
             o.MAINTAIN_NODE_HEALTH,
             o.UID_POOL,
-            Option(
-                ("--add-uids",),
+            option(
+                "--add-uids",
                 "uids or uid ranges to add to the uid pool",
-                dest="add_uids",
-                kind="string",
+                "string",
+                convert=param_options.uid_ranges,
             ),
-            Option(
-                ("--remove-uids",),
+            option(
+                "--remove-uids",
                 "uids or uid ranges to remove from the uid pool",
-                dest="remove_uids",
-                kind="string",
+                "string",
+                convert=param_options.uid_ranges,
             ),
             o.DRBD_USERMODE_HELPER,
             o.DEFAULT_IALLOCATOR,
             o.DEFAULT_IALLOCATOR_PARAMS,
-            Option(
-                ("--reserved-lvs",),
+            option(
+                "--reserved-lvs",
                 "comma-separated list of regular expressions for logical volumes that"
                 " verify ignores; empty removes all",
-                dest="reserved_lvs",
-                kind="string",
+                "string",
+                convert=param_options.split_words,
             ),
             o.DRY_RUN,
             o.PREALLOC_WIPE_DISKS,
@@ -503,38 +466,34 @@ COMMANDS: Final = (
             o.DISK_PARAMETERS,
             o.ENABLED_DISK_TEMPLATES,
             o.IPOLICY_STD_SPECS,
-            Option(
-                ("--modify-etc-hosts",),
+            option(
+                "--modify-etc-hosts",
                 "whether the cluster maintains /etc/hosts on nodes",
-                dest="modify_etc_hosts",
-                kind="bool",
+                "bool",
             ),
             o.USER_SHUTDOWN,
             o.CLUSTER_FILE_STORAGE_DIR,
             o.SHARED_FILE_STORAGE_DIR,
             o.ZEROING_IMAGE,
             o.COMPRESSION_TOOLS,
-            Option(
-                ("--enabled-data-collectors",),
+            option(
+                "--enabled-data-collectors",
                 "collector=yes/no pairs as collector=VALUE; values that begin with t"
                 " or T enable, others disable",
-                dest="enabled_data_collectors",
-                kind="keyval",
+                "keyval",
                 default={},
             ),
-            Option(
-                ("--data-collector-interval",),
+            option(
+                "--data-collector-interval",
                 "interval of data collectors as collector=SECONDS, with fractions",
-                dest="data_collector_interval",
-                kind="keyval",
+                "keyval",
                 default={},
             ),
-            Option(
-                ("--diagnose-data-collector-filename",),
+            option(
+                "--diagnose-data-collector-filename",
                 "name of the command that diagnoses nodes, where a node allows it; an"
                 " empty one switches the diagnosis off",
-                dest="diagnose_data_collector_filename",
-                kind="string",
+                "string",
             ),
             *o.JOB,
             *o.IPOLICY,
@@ -548,14 +507,14 @@ COMMANDS: Final = (
         "maintd-cancel",
         "have nothing more done about a fault that a node reports",
         arguments=(Argument("unknown", name="incident"),),
-        run="commands.cluster.automatons.incidents:cancel",
+        run="commands.cluster.automation:cancel_maintenance",
         exits=((1, "there is no such incident, or it has ended"),),
     ),
     Command(
         "remove-repair",
         "forget an incident; a fault that is still reported is a new incident",
         arguments=(Argument("unknown", name="incident"),),
-        run="commands.cluster.automatons.incidents:remove",
+        run="commands.cluster.automation:remove_repair",
         exits=((1, "there is no such incident"),),
     ),
     Command(
@@ -563,7 +522,7 @@ COMMANDS: Final = (
         "drain, undrain or show the job queue drain flag",
         arguments=(Argument("choice", choices=("drain", "undrain", "info")),),
         options=(o.JSON,),
-        run="commands.cluster.queue:run",
+        run="commands.cluster.commands:queue",
         exits=((1, "unknown action, or --json without info"),),
     ),
     Command(
@@ -571,31 +530,20 @@ COMMANDS: Final = (
         "push configuration and ssconf to all nodes",
         options=(
             o.DRY_RUN,
-            Option(
-                ("--yes-do-it",),
-                "submit the job even if the queue is drained, and wait",
-                dest="yes_do_it",
+            option(
+                "--yes-do-it", "submit the job even if the queue is drained, and wait"
             ),
             *o.JOB,
         ),
-        run="commands.cluster.redist_conf:run",
+        run="commands.cluster.commands:redist_conf",
         opcodes=("OP_CLUSTER_REDIST_CONF",),
-    ),
-    Command(
-        "remove-tags",
-        "remove tags",
-        arguments=(Argument("unknown", name="tag", minimum=0, maximum=None),),
-        options=(o.FROM, *o.JOB),
-        run="commands.cli.tags:remove_tags",
-        opcodes=("OP_TAGS_DEL",),
-        exits=((1, "no tags given, unknown tag or failure"),),
     ),
     Command(
         "rename",
         "change the cluster name and master IP",
-        arguments=(Argument("host", name="new-name"),),
-        options=(o.FORCE, o.DRY_RUN, *o.PLANNED),
-        run="commands.cluster.rename:run",
+        arguments=(Argument("host", name="new-name", fields=("name",)),),
+        options=(o.NO_QUESTION, o.DRY_RUN, *o.PLANNED),
+        run="commands.cluster.commands:rename",
         opcodes=("OP_CLUSTER_RENAME",),
         exits=((1, "declined or failure"),),
     ),
@@ -603,18 +551,19 @@ COMMANDS: Final = (
     Command(
         "repair-disk-sizes",
         "correct recorded disk sizes",
-        arguments=(Argument("instance", minimum=0, maximum=None),),
+        arguments=(
+            Argument("instance", minimum=0, maximum=None, fields=("instances",)),
+        ),
         options=(o.DRY_RUN, o.PRIORITY, *o.PLANNED),
-        run="commands.cluster.checks.repair_disk_sizes:run",
         opcodes=("OP_CLUSTER_REPAIR_DISK_SIZES",),
     ),
     RESTORE_STORE,
     Command(
         "search-tags",
         "search tags of all objects by regular expression (unanchored)",
-        arguments=(Argument("unknown", name="pattern"),),
+        arguments=(Argument("unknown", name="pattern", fields=("pattern",)),),
         options=(o.PRIORITY, o.JSON),
-        run="commands.cluster.search_tags:run",
+        run="commands.cluster.commands:search_tags",
         opcodes=("OP_TAGS_SEARCH",),
         exits=((0, "match found"), (1, "no match")),
     ),
@@ -627,17 +576,8 @@ COMMANDS: Final = (
         "upgrade",
         "switch all nodes to another installed version",
         options=(
-            Option(
-                ("--to",),
-                "version to switch to",
-                dest="to",
-                kind="string",
-            ),
-            Option(
-                ("--resume",),
-                "continue an interrupted upgrade",
-                dest="resume",
-            ),
+            option("--to", "version to switch to", "string"),
+            option("--resume", "continue an interrupted upgrade"),
             *o.PLANNED,
         ),
         run="commands.cluster.upgrade:run",
@@ -652,35 +592,34 @@ COMMANDS: Final = (
         options=(
             o.VERBOSE,
             o.JSON,
-            Option(
-                ("--debug-simulate-errors",),
+            option(
+                "--debug-simulate-errors",
                 "let every check fail, for tests",
                 dest="simulate_errors",
+                field="debug_simulate_errors",
             ),
-            Option(
-                ("--error-codes",),
-                "print errors in the colon-separated form for programs",
-                dest="error_codes",
+            option(
+                "--error-codes", "print errors in the colon-separated form for programs"
             ),
-            Option(
-                ("--no-nplus1-mem",),
+            option(
+                "--no-nplus1-mem",
                 "skip the check of memory for failovers (N+1)",
                 dest="skip_nplusone_mem",
+                field=None,
             ),
-            Option(
-                ("--no-hv-param-assessment",),
+            option(
+                "--no-hv-param-assessment",
                 "skip the check of the cluster's hypervisor parameters",
                 dest="skip_hvparam_assessment",
+                field=None,
             ),
             o.DRY_RUN,
             o.PRIORITY,
             o.NODE_GROUP,
-            Option(
-                ("-I", "--ignore-errors"),
+            option(
+                "-I --ignore-errors",
                 "report this error code as a warning",
-                dest="ignore_errors",
-                kind="choice",
-                repeat=True,
+                "choice",
                 choices=(
                     "ECLUSTERCERT",
                     "ECLUSTERCFG",
@@ -724,14 +663,15 @@ COMMANDS: Final = (
                     "ENODEUSERSCRIPTS",
                     "ENODEVERSION",
                 ),
+                repeat=True,
             ),
-            Option(
-                ("--verify-ssh-clutter",),
+            option(
+                "--verify-ssh-clutter",
                 "also report duplicate keys in authorized_keys files",
                 dest="verify_clutter",
             ),
         ),
-        run="commands.cluster.checks.verify:run",
+        run="commands.cluster.verify:run",
         opcodes=("OP_CLUSTER_VERIFY",),
         exits=(
             (0, "every job succeeded and returned true"),
@@ -744,14 +684,15 @@ COMMANDS: Final = (
         options=(
             o.PRIORITY,
             o.NODE_GROUP,
-            Option(
-                ("--no-strict",),
+            option(
+                "--no-strict",
                 "only verify objects whose locks are free",
-                dest="no_strict",
+                field="is_strict",
+                convert=operator.not_,
             ),
             *o.PLANNED,
         ),
-        run="commands.cluster.checks.verify_disks:run",
+        run="commands.cluster.verify:verify_disks",
         opcodes=("OP_CLUSTER_VERIFY_DISKS", "OP_INSTANCE_ACTIVATE_DISKS"),
         exits=(
             (0, "all disks are active, or were activated"),
@@ -768,7 +709,7 @@ COMMANDS: Final = (
         "version",
         "show versions",
         options=(o.JSON,),
-        run="commands.cluster.version:run",
+        run="commands.cluster.commands:version",
     ),
     Command(
         "watcher",
@@ -780,7 +721,7 @@ COMMANDS: Final = (
             ),
         ),
         options=(o.JSON,),
-        run="commands.cluster.automatons.watcher:run",
+        run="commands.cluster.commands:watcher",
         exits=(
             (
                 1,

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 from ganeti.base import errors
 from ganeti.base.constants import ecodes, exitcodes, versions
 from ganeti.base.filesystem import files, releases
-from ganeti.commands.alone import alone
 from ganeti.commands.cli import local
 from ganeti.commands.cli.app import CliError
 from ganeti.commands.cli.context import CommandContext
+from ganeti.commands.cli.local import alone
 from ganeti.commands.cli.waiting import plans
 
 if TYPE_CHECKING:

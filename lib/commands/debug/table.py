@@ -3,7 +3,7 @@
 from typing import Final
 
 from ganeti.commands.cli import options as o
-from ganeti.commands.cli.model import Argument, Command, Option, Program
+from ganeti.commands.cli.model import Argument, Command, Program, option
 
 COMMANDS: Final = (
     Command(
@@ -11,60 +11,41 @@ COMMANDS: Final = (
         "run a test delay",
         arguments=(Argument("unknown", name="duration"),),
         options=(
-            Option(
-                ("--no-master",),
+            option(
+                "--no-master",
                 "do not sleep on the master",
-                dest="on_master",
-                sets=False,
-                default=True,
+                clears="on_master",
             ),
-            Option(
-                ("-n",),
-                "also sleep on this node",
-                dest="on_nodes",
-                kind="string",
-                repeat=True,
+            option(
+                "-n", "also sleep on this node", "string", dest="on_nodes", repeat=True
             ),
-            Option(
-                ("-r", "--repeat"),
-                "number of repetitions",
-                dest="repeat",
-                kind="int",
-                default=0,
-            ),
-            Option(
-                ("-i", "--interruptible"),
-                "allow to end the delay through a socket",
-                dest="interruptible",
-            ),
-            Option(("-l", "--no-locks"), "take no locks", dest="no_locks"),
+            option("-r --repeat", "number of repetitions", "int", default=0),
+            option("-i --interruptible", "allow to end the delay through a socket"),
+            option("-l --no-locks", "take no locks"),
             o.DRY_RUN,
             *o.JOB,
         ),
-        run="commands.debug.delay:run",
+        run="commands.debug.commands:delay",
         opcodes=("OP_TEST_DELAY",),
     ),
     Command(
         "iallocator",
         "test an allocator request",
-        arguments=(
-            Argument("unknown", name="instance-or-node", minimum=1, maximum=None),
-        ),
+        arguments=(Argument("unknown", name="instance-or-node", maximum=None),),
         options=(
-            Option(
-                ("--dir",),
+            option(
+                "--dir",
                 "in: print the request; out: run the allocator and print its answer",
+                "choice",
                 dest="direction",
-                kind="choice",
                 default="in",
                 choices=("in", "out"),
             ),
             o.IALLOCATOR,
-            Option(
-                ("-m", "--mode"),
+            option(
+                "-m --mode",
                 "type of the request",
-                dest="mode",
-                kind="choice",
+                "choice",
                 default="relocate",
                 choices=(
                     "allocate",
@@ -77,71 +58,50 @@ COMMANDS: Final = (
                     "relocate",
                 ),
             ),
-            Option(
-                ("--memory",),
-                "memory of the test instance",
-                dest="memory",
-                kind="unit",
-                default=128,
-            ),
-            Option(
-                ("--disks",),
+            option("--memory", "memory of the test instance", "unit", default=128),
+            option(
+                "--disks",
                 "comma-separated list of the test instance's disk sizes",
-                dest="disks",
-                kind="string",
+                "string",
                 default="4096,4096",
             ),
             o.DISK_TEMPLATE,
-            Option(
-                ("--nics",),
+            option(
+                "--nics",
                 "comma-separated list of the test instance's NICs as MAC/IP/BRIDGE",
-                dest="nics",
-                kind="string",
+                "string",
                 default="00:11:22:33:44:55",
             ),
-            o.OS_TYPE,
-            Option(
-                ("-p", "--vcpus"),
-                "virtual CPUs of the test instance",
-                dest="vcpus",
-                kind="int",
-                default=1,
-            ),
+            o.OS_TYPE._replace(field="os"),
+            option("-p --vcpus", "virtual CPUs of the test instance", "int", default=1),
             o.TAGS,
-            Option(
-                ("--evac-mode",),
+            option(
+                "--evac-mode",
                 "mode of a node-evacuate request",
-                dest="evac_mode",
-                kind="choice",
+                "choice",
                 default="all",
                 choices=("all", "primary-only", "secondary-only"),
             ),
-            Option(
-                ("--target-groups",),
+            option(
+                "--target-groups",
                 "target group of a change-group request",
-                dest="target_groups",
-                kind="string",
+                "string",
                 repeat=True,
             ),
-            Option(
-                ("--spindle-use",),
-                "spindle use of the test instance",
-                dest="spindle_use",
-                kind="int",
-                default=1,
+            option(
+                "--spindle-use", "spindle use of the test instance", "int", default=1
             ),
-            Option(
-                ("--count",),
+            option(
+                "--count",
                 "number of instances of a multi-allocate request; limit of moves"
                 " (balance) or instances (capacity)",
-                dest="count",
-                kind="int",
+                "int",
                 default=2,
             ),
             o.DRY_RUN,
             o.PRIORITY,
         ),
-        run="commands.debug.iallocator:run",
+        run="commands.debug.commands:ask_allocator",
         opcodes=("OP_TEST_ALLOCATOR",),
         aliases=("allocator",),
         exits=((1, "malformed --disks"),),
@@ -150,17 +110,16 @@ COMMANDS: Final = (
         "locks",
         "list locks",
         options=(
-            Option(
-                ("--interval",),
+            option(
+                "--interval",
                 "repeat every N seconds; an empty line separates the tables",
-                dest="interval",
-                kind="int",
+                "int",
             ),
             *o.TABLE,
             *o.QUERY,
             o.JSON,
         ),
-        run="commands.debug.locks:run",
+        run="commands.debug.commands:list_locks",
         fields=("name", "mode", "owner", "pending"),
         more_fields=("held",),
         exits=((14, "unknown field"),),
@@ -168,35 +127,29 @@ COMMANDS: Final = (
     Command(
         "submit-job",
         "submit jobs from JSON opcode files",
-        arguments=(Argument("file", minimum=1, maximum=None),),
+        arguments=(Argument("file", maximum=None),),
         options=(
             o.VERBOSE,
-            Option(
-                ("--op-repeat",),
+            option(
+                "--op-repeat",
                 "number of repetitions of the opcodes in each job",
+                "int",
                 dest="rep_op",
-                kind="int",
                 default=1,
             ),
-            Option(
-                ("--job-repeat",),
+            option(
+                "--job-repeat",
                 "number of copies of each job",
+                "int",
                 dest="rep_job",
-                kind="int",
                 default=1,
             ),
-            Option(
-                ("--timing-stats",), "print counters and timings", dest="timing_stats"
-            ),
-            Option(
-                ("--each",),
-                "submit each job with a request of its own",
-                dest="each",
-            ),
+            option("--timing-stats", "print counters and timings"),
+            option("--each", "submit each job with a request of its own"),
             o.DRY_RUN,
             o.PRIORITY,
         ),
-        run="commands.debug.submit_job:run",
+        run="commands.debug.commands:submit_jobs",
         exits=((0, "jobs were run, even if they failed"),),
     ),
     Command(
@@ -211,11 +164,9 @@ COMMANDS: Final = (
         "test-osparams",
         "test secret OS parameter transport",
         options=(o.OS_PARAMETERS_SECRET, o.SUBMIT, o.PRINT_JOBID),
-        run="commands.debug.test_osparams:run",
+        run="commands.debug.commands:test_os_parameters",
         opcodes=("OP_TEST_OS_PARAMS",),
     ),
 )
 
-PROGRAM: Final = Program(
-    "gnt-debug", "Debugging and testing aids", COMMANDS, tag_kind=None, list_defaults=""
-)
+PROGRAM: Final = Program("gnt-debug", "Debugging and testing aids", COMMANDS)

@@ -1,10 +1,11 @@
-"""Commands on job filter rules, except the lists."""
+"""Commands on job filter rules."""
 
 from typing import Any, Final
 from uuid import UUID
 
-from ganeti.base import errors
 from ganeti.base.constants import ecodes
+from ganeti.base.errors import refusal
+from ganeti.commands.cli import filters
 from ganeti.commands.cli.context import CommandContext
 from ganeti.commands.cli.output import listing
 
@@ -20,10 +21,6 @@ FIELDS: Final = [
 _TITLES: Final = ("Watermark", "Priority", "Predicates", "Action", "Reason trail")
 
 
-def _refusal(text: str, code: str = ecodes.ECODE_INVAL) -> errors.OpPrereqError:
-    return errors.OpPrereqError(text, code)
-
-
 def _put(ctx: CommandContext, uuid: str | None) -> None:
     opts = ctx.opts
     if uuid is not None:
@@ -31,9 +28,9 @@ def _put(ctx: CommandContext, uuid: str | None) -> None:
         try:
             UUID(uuid)
         except ValueError as err:
-            raise _refusal(f"job filter: wanted a UUID, found {uuid!r}") from err
+            raise refusal(f"job filter: wanted a UUID, found {uuid!r}") from err
     if not isinstance(opts.predicates, list):
-        raise _refusal(
+        raise refusal(
             "job filter: wanted predicates as a list of [kind, filter], found"
             f" {opts.predicates!r}"
         )
@@ -70,7 +67,7 @@ def _check_found(uuids: list[str], rows: list[list[Any]]) -> None:
     present = {row[0] for row in rows}
     for uuid in uuids:
         if uuid not in present:
-            raise _refusal(f"there is no job filter {uuid}", ecodes.ECODE_NOENT)
+            raise refusal(f"there is no job filter {uuid}", ecodes.ECODE_NOENT)
 
 
 def warn(ctx: CommandContext) -> None:
@@ -100,3 +97,14 @@ def info(ctx: CommandContext) -> None:
             ctx.out(f"  Skipped: {problem}")
         for title, value in zip(_TITLES, values, strict=True):
             ctx.out(f"  {title}: {value}")
+
+
+def list_objects(ctx: CommandContext) -> int:
+    """List job filter rules."""
+    words = ctx.args
+    is_filter = len(words) == 1 and filters.looks_like_filter(words[0])
+    if not is_filter:
+        # A query refuses an unknown name, but compares a uuid with any value.
+        require(ctx, [word for word in words if not filters.is_glob(word)])
+    warn(ctx)
+    return listing.list_objects(ctx, listing.Listing("filter", name_field="uuid"))

@@ -3,6 +3,7 @@
 from typing import Final
 
 from ganeti.commands.cli import options as o
+from ganeti.commands.cli import rows
 from ganeti.commands.cli.model import Argument, Command, Program
 
 COMMANDS: Final = (
@@ -26,12 +27,10 @@ COMMANDS: Final = (
         options=(o.JSON,),
         run="commands.filter.rules:info",
     ),
-    Command(
-        "list",
+    rows.list_objects(
+        "filter",
         "list rules",
-        arguments=(Argument("filter", minimum=0, maximum=None),),
-        options=(*o.TABLE, *o.QUERY, o.JSON),
-        run="commands.filter.listing:list_objects",
+        run="commands.filter.rules:list_objects",
         fields=(
             "uuid",
             "watermark",
@@ -40,16 +39,8 @@ COMMANDS: Final = (
             "action",
             "reason_trail",
         ),
-        exits=((14, "unknown field"),),
     ),
-    Command(
-        "list-fields",
-        "list available filter fields",
-        arguments=(Argument("unknown", name="field", minimum=0, maximum=None),),
-        options=(*o.TABLE, o.JSON),
-        run="commands.filter.listing:list_fields",
-        exits=((14, "unknown field"),),
-    ),
+    rows.list_fields("filter"),
     Command(
         "replace",
         "replace or create a rule with a given UUID",
@@ -59,6 +50,4 @@ COMMANDS: Final = (
     ),
 )
 
-PROGRAM: Final = Program(
-    "gnt-filter", "Job filter rules", COMMANDS, tag_kind=None, list_defaults=""
-)
+PROGRAM: Final = Program("gnt-filter", "Job filter rules", COMMANDS)

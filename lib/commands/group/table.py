@@ -3,7 +3,8 @@
 from typing import Final
 
 from ganeti.commands.cli import options as o
-from ganeti.commands.cli.model import Argument, Command, Option, Program
+from ganeti.commands.cli import rows
+from ganeti.commands.cli.model import Argument, Command, Program, option
 
 COMMANDS: Final = (
     Command(
@@ -19,27 +20,18 @@ COMMANDS: Final = (
             *o.IPOLICY,
             *o.STATE,
         ),
-        run="commands.group.add:run",
+        run="commands.group.commands:add",
         opcodes=("OP_GROUP_ADD",),
     ),
-    Command(
-        "add-tags",
-        "add tags",
-        arguments=(
-            Argument("group"),
-            Argument("unknown", name="tag", minimum=0, maximum=None),
-        ),
-        options=(o.FROM, *o.JOB),
-        run="commands.cli.tags:add_tags",
-        opcodes=("OP_TAGS_SET",),
-        exits=((1, "no tags given or failure"),),
-    ),
+    *rows.tag_commands(Argument("group")),
     Command(
         "assign-nodes",
         "move nodes into a group",
-        arguments=(Argument("group"), Argument("node", minimum=0, maximum=None)),
+        arguments=(
+            Argument("group"),
+            Argument("node", minimum=0, maximum=None, fields=("nodes",)),
+        ),
         options=(o.DRY_RUN, o.FORCE, *o.JOB),
-        run="commands.group.assign_nodes:run",
         opcodes=("OP_GROUP_ASSIGN_NODES",),
     ),
     Command(
@@ -50,24 +42,19 @@ COMMANDS: Final = (
             o.TO,
             o.IALLOCATOR,
             o.EARLY_RELEASE,
-            Option(
-                ("--sequential",),
-                "run the jobs one after another",
-                dest="sequential",
-            ),
-            Option(
-                ("--force-failover",),
-                "never migrate, always fail over",
-                dest="force_failover",
-            ),
+            option("--sequential", "run the jobs one after another"),
+            option("--force-failover", "never migrate, always fail over"),
             o.DRY_RUN,
             o.EXPLAIN,
             o.SUBMIT,
             o.PRINT_JOBID,
             *o.PLANNED,
         ),
-        run="commands.group.evacuate:run",
         opcodes=("OP_GROUP_EVACUATE",),
+        reports=(
+            "All instances evacuated successfully.",
+            "There were {} errors during the evacuation.",
+        ),
         exits=((1, "a job failed"),),
     ),
     Command(
@@ -75,32 +62,16 @@ COMMANDS: Final = (
         "show group details",
         arguments=(Argument("group", minimum=0, maximum=None),),
         options=(o.JSON,),
-        run="commands.group.info:run",
+        run="commands.group.commands:info",
     ),
-    Command(
-        "list",
+    rows.list_objects(
+        "group",
         "list groups",
-        arguments=(Argument("group", minimum=0, maximum=None),),
-        options=(o.FILTER, *o.TABLE, *o.QUERY, o.JSON),
-        run="commands.group.listing:list_objects",
+        options=(o.FILTER,),
+        run="commands.lists:groups",
         fields=("name", "node_cnt", "pinst_cnt", "alloc_policy", "ndparams"),
-        exits=((14, "unknown field"),),
     ),
-    Command(
-        "list-fields",
-        "list available group fields",
-        arguments=(Argument("unknown", name="field", minimum=0, maximum=None),),
-        options=(*o.TABLE, o.JSON),
-        run="commands.group.listing:list_fields",
-        exits=((14, "unknown field"),),
-    ),
-    Command(
-        "list-tags",
-        "list tags, one per line, sorted",
-        arguments=(Argument("group"),),
-        options=(o.JSON,),
-        run="commands.cli.tags:list_tags",
-    ),
+    rows.list_fields("group"),
     Command(
         "modify",
         "change a group",
@@ -114,48 +85,31 @@ COMMANDS: Final = (
             *o.IPOLICY,
             *o.STATE,
         ),
-        run="commands.group.modify:run",
+        run="commands.group.commands:modify",
         opcodes=("OP_GROUP_SET_PARAMS",),
+        changes="node group",
     ),
     Command(
         "remove",
         "remove an empty group",
         arguments=(Argument("group", maximum=None),),
         options=(o.DRY_RUN, *o.JOB),
-        run="commands.group.remove:run",
         opcodes=("OP_GROUP_REMOVE",),
-    ),
-    Command(
-        "remove-tags",
-        "remove tags",
-        arguments=(
-            Argument("group"),
-            Argument("unknown", name="tag", minimum=0, maximum=None),
-        ),
-        options=(o.FROM, *o.JOB),
-        run="commands.cli.tags:remove_tags",
-        opcodes=("OP_TAGS_DEL",),
-        exits=((1, "no tags given, unknown tag or failure"),),
     ),
     Command(
         "rename",
         "rename a group",
-        arguments=(Argument("group", minimum=2, maximum=2),),
+        arguments=(
+            Argument("group", minimum=2, maximum=2, fields=("group_name", "new_name")),
+        ),
         options=(o.DRY_RUN, *o.JOB),
-        run="commands.group.rename:run",
         opcodes=("OP_GROUP_RENAME",),
     ),
     Command(
         "show-ispecs-cmd",
         "print an add command line with the group's spec policy",
         arguments=(Argument("group", minimum=0, maximum=None),),
-        options=(
-            Option(
-                ("--include-defaults",),
-                "also print inherited values",
-                dest="include_defaults",
-            ),
-        ),
+        options=(option("--include-defaults", "also print inherited values"),),
         run="commands.cli.ipolicy:show_groups",
     ),
 )

@@ -156,6 +156,7 @@ def _run_set(
 def wait(client: luxi.Client, job: Job, job_id: Any) -> list[str]:
     """Wait until a job ends; return its errors."""
     fields = ["status", "opstatus", "opresult"]
+    gone = [f"{job.label}: job {job_id} does not exist any more"]
     previous: Any = None
     serial: Any = None
     while True:
@@ -163,14 +164,14 @@ def wait(client: luxi.Client, job: Job, job_id: Any) -> list[str]:
         try:
             answer = client.call("WaitForJobChange", args)
         except errors.JobLost:
-            return [f"{job.label}: job {job_id} does not exist any more"]
+            return gone
         if answer == "nochange":
             continue
         if answer is None:
-            return [f"{job.label}: job {job_id} does not exist any more"]
+            return gone
         previous, serial = _progress(answer, serial)
         if previous[0] is None:
-            return [f"{job.label}: job {job_id} does not exist any more"]
+            return gone
         if previous[0] in _FINAL:
             break
     if previous[0] == "success":

@@ -8,24 +8,20 @@ import json
 import sys
 from typing import Any, Final
 
-from ganeti.commands.htools import loading, sources
+from ganeti.commands.htools import loading, output, sources
 from ganeti.commands.htools.loading import ProgramError
 from ganeti.commands.htools.options import ParsedOptions
-from ganeti.commands.htools.output import table_output
 from ganeti.decisions.htools.hail import answer, request
 from ganeti.decisions.htools.model import json_reader
 from ganeti.decisions.htools.state import node_state
 
 NAME: Final = "hail"
 _VERBOSE_REQUEST: Final = 3
-_KEYS: Final = "p S t sim v nodyn ise nocap rest mond mondx skm explain json"
 
 
 def main() -> int:
     """Run the program."""
-    return loading.main(
-        NAME, _KEYS.split(), _answer, sys.argv[1:], arguments="file 1 1"
-    )
+    return loading.main(NAME, _answer, sys.argv[1:], arguments="file 1 1")
 
 
 def _answer(parsed: ParsedOptions) -> int:
@@ -83,7 +79,7 @@ def _read(path: str) -> Any:
 def _show(
     parsed: ParsedOptions, state: node_state.ClusterState, suffix: str, what: str
 ) -> None:
-    table_output.nodes_asked(state, parsed, f"{what} status")
+    output.nodes_asked(state, parsed, f"{what} status")
     if parsed["S"] is not None:
         when = "before" if suffix == "pre-ialloc" else "after"
         loading.save(parsed, state.as_cluster(), suffix, f"{when} iallocator run")

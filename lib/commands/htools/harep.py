@@ -17,7 +17,6 @@ from ganeti.commands.htools.loading import ProgramError
 from ganeti.commands.htools.options import ParsedOptions
 
 NAME: Final = "harep"
-_OPTIONS: Final = "L jd reason dry"
 _HEADING: Final = "Instance status count"
 #: Seconds that another run of harep or of the watcher may take.
 _LOCK_WAIT_S: Final = 60.0
@@ -46,7 +45,7 @@ class _Printer:
 
 def main() -> int:
     """Run the program."""
-    return loading.main(NAME, _OPTIONS.split(), _run, sys.argv[1:])
+    return loading.main(NAME, _run, sys.argv[1:])
 
 
 def _run(parsed: ParsedOptions) -> int:

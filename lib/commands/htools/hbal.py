@@ -6,26 +6,21 @@ from typing import Final
 
 import msgspec
 
-from ganeti.commands.htools import loading
+from ganeti.commands.htools import loading, output
 from ganeti.commands.htools.loading import ProgramError
 from ganeti.commands.htools.options import ParsedOptions
-from ganeti.commands.htools.output import file_output, table_output
-from ganeti.decisions.htools.balance import greedy, job_sets
+from ganeti.decisions.htools.balance import greedy
 from ganeti.decisions.htools.model import formatting
 from ganeti.decisions.htools.model.cluster import NONE, Cluster
 from ganeti.decisions.htools.score import components
 from ganeti.decisions.htools.state import node_state
 
 NAME: Final = "hbal"
-_KEYS: Final = (
-    "p pi C t E rm m L I X fjg reason G l v q O skm e maxcpu mindisk g mgl ndm sel nim"
-    " ise U nodyn mond mondd monde mondx mondk mw idle ext exi S prio adm search"
-)
 
 
 def main() -> int:
     """Run the program."""
-    return loading.main(NAME, _KEYS.split(), _run, sys.argv[1:])
+    return loading.main(NAME, _run, sys.argv[1:])
 
 
 def _run(parsed: ParsedOptions) -> int:
@@ -93,11 +88,11 @@ def _execute(
         [
             execute.Job(
                 part.instances[step.inst].name,
-                job_sets.opcodes(step, part.instances[step.inst], names.__getitem__),
+                greedy.opcodes(step, part.instances[step.inst], names.__getitem__),
             )
             for step in members
         ]
-        for members in job_sets.job_sets(steps)
+        for members in greedy.job_sets(steps)
     ]
     return execute.run(NAME, parsed, sets[:1] if parsed["fjg"] else sets)
 
@@ -133,7 +128,7 @@ def _group(cluster: Cluster, wanted: str | None) -> int:
 
 def _report(now: node_state.ClusterState, parsed: ParsedOptions) -> None:
     """Print how many nodes and instances fail N+1 or violate a policy."""
-    bad = table_output.n1_failures(now)
+    bad = output.n1_failures(now)
     if parsed.verbosity >= 1:
         print(
             f"Initial check done: {bad.nodes} bad nodes, {bad.instances} bad instances."
@@ -161,7 +156,7 @@ def _over_policy(now: node_state.ClusterState, node: int) -> bool:
 def _show(now: node_state.ClusterState, parsed: ParsedOptions, when: str) -> None:
     """Print the tables that options ask for."""
     maps = f"{when} instance map", f"{when} cluster status"
-    table_output.tables_asked(now, parsed, *maps)
+    output.tables_asked(now, parsed, *maps)
 
 
 def _coefficients(
@@ -169,7 +164,7 @@ def _coefficients(
 ) -> None:
     if parsed.verbosity > 2:
         # Imported here because few runs are this verbose.
-        from ganeti.decisions.htools.report import tables
+        from ganeti.decisions.htools import tables
 
         gap = " " if when == "Initial" else "   "
         print(f"{when} coefficients:{gap}overall {formatting.fixed(value, 8)}")
@@ -199,7 +194,7 @@ def _plan(
         print(
             f"  {len(steps):3d}. {names[step.inst]:{wide}s} {places(step.before)} =>"
             f" {places(step.after)} {formatting.fixed(step.score, 8):>12s}"
-            f" a={job_sets.letters(step, node)}",
+            f" a={greedy.letters(step, node)}",
             flush=True,
         )
     return steps
@@ -237,18 +232,18 @@ def _commands(
     if parsed["C"] is None:
         return
     node = _namer([node.name for node in part.nodes], suffix)
-    sets = job_sets.job_sets(steps)
+    sets = greedy.job_sets(steps)
     if parsed["fjg"]:
         sets = sets[:1]
 
     def work(step: greedy.BalanceStep) -> list[str]:
         inst = part.instances[step.inst]
         name = inst.name.removesuffix(suffix)
-        return job_sets.commands(step, name, node, running=inst.running)
+        return greedy.commands(step, name, node, running=inst.running)
 
-    lines = job_sets.listing([[work(step) for step in members] for members in sets])
+    lines = greedy.listing([[work(step) for step in members] for members in sets])
     if parsed["C"]:
-        file_output.text(parsed["C"], job_sets.script(lines))
+        output.save_text(parsed["C"], greedy.script(lines))
         print(f"The commands have been written to file '{parsed['C']}'")
         return
     print()
@@ -256,7 +251,7 @@ def _commands(
         print("First set of jobs:")
     else:
         print("Commands to run to reach the above solution:")
-    for line in job_sets.on_screen(lines):
+    for line in greedy.on_screen(lines):
         print(line)
 
 

@@ -6,18 +6,14 @@ from typing import Final
 
 from ganeti.commands.htools import loading
 from ganeti.commands.htools.options import ParsedOptions
+from ganeti.decisions.htools import tables
 from ganeti.decisions.htools.balance import greedy
 from ganeti.decisions.htools.model import formatting
-from ganeti.decisions.htools.report import health
-from ganeti.decisions.htools.report.health import ClusterHealth, GroupHealth
 from ganeti.decisions.htools.score import components
 from ganeti.decisions.htools.state import node_state
+from ganeti.decisions.htools.tables import ClusterHealth, GroupHealth
 
 NAME: Final = "hcheck"
-_KEYS: Final = (
-    "t ndm U nodyn E exi ext I nim L mr maxcpu l mindisk g mgl e ise nosim O q m sel"
-    " nocap v"
-)
 _LABELS: Final = {
     "n1_fail": "Nodes not N+1 happy",
     "conflict_tags": "Nodes with conflicting instances",
@@ -29,7 +25,7 @@ _LABELS: Final = {
 
 def main() -> int:
     """Run the program."""
-    return loading.main(NAME, _KEYS.split(), _run, sys.argv[1:])
+    return loading.main(NAME, _run, sys.argv[1:])
 
 
 def _run(parsed: ParsedOptions) -> int:
@@ -39,7 +35,7 @@ def _run(parsed: ParsedOptions) -> int:
         node_state.derive(cluster.only_group(number), limits, parsed["ext"])
         for number in range(len(cluster.groups))
     ]
-    before = [health.group(now, capacity_checks=checks) for now in states]
+    before = [tables.group_health(now, capacity_checks=checks) for now in states]
     is_bad = _sum(before).bad
     printer = (
         _MachineOutput() if parsed["mr"] else _TextOutput(quiet=parsed.verbosity < 1)
@@ -52,7 +48,7 @@ def _run(parsed: ParsedOptions) -> int:
     if is_bad and not parsed["nosim"]:
         for now in states:
             _balance(now, parsed)
-        after = [health.group(now, capacity_checks=checks) for now in states]
+        after = [tables.group_health(now, capacity_checks=checks) for now in states]
     if parsed["mr"] or after is not before:
         printer.block("final", "after rebalancing", after, is_bad)
     if parsed["mr"]:

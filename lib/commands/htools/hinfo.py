@@ -3,24 +3,22 @@
 import sys
 from typing import Final
 
-from ganeti.commands.htools import loading
+from ganeti.commands.htools import loading, output
 from ganeti.commands.htools.options import ParsedOptions
-from ganeti.commands.htools.output import table_output
+from ganeti.decisions.htools import tables
 from ganeti.decisions.htools.model import formatting
 from ganeti.decisions.htools.model.cluster import Cluster
-from ganeti.decisions.htools.report import tables
 from ganeti.decisions.htools.score import components
 from ganeti.decisions.htools.state import node_state
 
 NAME: Final = "hinfo"
-_KEYS: Final = "p pi t m L I v q O nodyn mond mondd skm"
 _GROUP_HEAD: Final = "Group Nodes Instances Bad_Nodes Bad_Instances N+1 Score"
 _GROUP_NUMERIC: Final = (False, True, True, True, True, False, True)
 
 
 def main() -> int:
     """Run the program."""
-    return loading.main(NAME, _KEYS.split(), _run, sys.argv[1:])
+    return loading.main(NAME, _run, sys.argv[1:])
 
 
 def _run(parsed: ParsedOptions) -> int:
@@ -40,10 +38,10 @@ def _run(parsed: ParsedOptions) -> int:
     if parsed.verbosity > 1:
         print("Node group information:")
         print("\n".join(_groups(cluster)))
-    happy = "unhappy" if table_output.n1_failures(now).nodes else "happy"
+    happy = "unhappy" if output.n1_failures(now).nodes else "happy"
     print(f"Cluster is N+1 {happy}")
     sys.stdout.flush()
-    table_output.tables_asked(now, parsed, "Instances instance map", "Cluster status")
+    output.tables_asked(now, parsed, "Instances instance map", "Cluster status")
     print("Cluster coefficients:")
     print("\n".join(tables.metrics(now)))
     print(f"Cluster score: {formatting.fixed(components.value(now), 8)}")
@@ -71,7 +69,7 @@ def _groups(cluster: Cluster) -> list[str]:
     for number, group in enumerate(cluster.groups):
         part = cluster.only_group(number)
         now = node_state.derive(part)
-        bad = table_output.n1_failures(now)
+        bad = output.n1_failures(now)
         counts = (len(part.nodes), len(part.instances), bad.nodes, bad.instances)
         rows.append(
             [

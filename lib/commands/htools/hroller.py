@@ -6,17 +6,16 @@ from typing import Final
 from ganeti.commands.htools import loading
 from ganeti.commands.htools.loading import ProgramError
 from ganeti.commands.htools.options import ParsedOptions
-from ganeti.decisions.htools.maintenance import graph_colouring, rolling_reboot
+from ganeti.decisions.htools import rolling_reboot
 from ganeti.decisions.htools.model.cluster import Cluster
 from ganeti.decisions.htools.state import node_state
 
 NAME: Final = "hroller"
-_OPTIONS: Final = "L m t I O offm v q nh nt S G pm fe snr inr f oso skm"
 
 
 def main() -> int:
     """Run the program."""
-    return loading.main(NAME, _OPTIONS.split(), _run, sys.argv[1:])
+    return loading.main(NAME, _run, sys.argv[1:])
 
 
 def _run(parsed: ParsedOptions) -> int:
@@ -36,7 +35,7 @@ def _run(parsed: ParsedOptions) -> int:
     if not nodes:
         raise ProgramError("Cannot create node graph")
     graph = rolling_reboot.graph(cluster, nodes, offline=options.offline)
-    colouring = graph_colouring.colour(graph)
+    colouring = rolling_reboot.colour(graph)
     if parsed.verbosity > 2:
         print(f"Node Graph: {_shown(graph)}")
     parts = rolling_reboot.parts(now, options, nodes, rolling_reboot.fewest(colouring))
@@ -68,14 +67,14 @@ def _group(cluster: Cluster, wanted: str | None) -> int | None:
     raise ProgramError("Cannot find target group.")
 
 
-def _shown(graph: graph_colouring.Graph) -> str:
+def _shown(graph: rolling_reboot.Graph) -> str:
     rows = ",".join(
         f"({node},[{','.join(map(str, others))}])" for node, others in graph.items()
     )
     return f"array ({min(graph)},{max(graph)}) [{rows}]"
 
 
-def _compared(colourings: dict[str, graph_colouring.Classes]) -> str:
+def _compared(colourings: dict[str, rolling_reboot.Classes]) -> str:
     """Return the number and sizes of each algorithm's groups, the best one first."""
     names = list(reversed(colourings))
     rows = [

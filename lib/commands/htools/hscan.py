@@ -5,18 +5,15 @@ import sys
 from typing import Final
 
 from ganeti.base import errors
-from ganeti.commands.htools import loading, sources
+from ganeti.commands.htools import loading, output, sources
 from ganeti.commands.htools.options import ParsedOptions
-from ganeti.commands.htools.output import file_output, table_output
-from ganeti.decisions.htools.model import formatting
+from ganeti.decisions.htools import tables
+from ganeti.decisions.htools.model import formatting, query, text
 from ganeti.decisions.htools.model.cluster import Cluster, DataError
-from ganeti.decisions.htools.model.loaders import query, text
-from ganeti.decisions.htools.report import tables
 from ganeti.decisions.htools.score import components
 from ganeti.decisions.htools.state import node_state
 
 NAME: Final = "hscan"
-_KEYS: Final = "p d L v nh skm"
 #: Printed name of this node's own cluster.
 _LOCAL: Final = "LOCAL"
 _FAILED: Final = 2
@@ -25,9 +22,7 @@ _GIB: Final = 1024
 
 def main() -> int:
     """Run the program."""
-    return loading.main(
-        NAME, _KEYS.split(), _run, sys.argv[1:], arguments="host 0 none"
-    )
+    return loading.main(NAME, _run, sys.argv[1:], arguments="host 0 none")
 
 
 def _run(parsed: ParsedOptions) -> int:
@@ -77,7 +72,7 @@ def _read(master: str, parsed: ParsedOptions, *, is_local: bool) -> Cluster:
 def _line(name: str, now: node_state.ClusterState) -> str:
     """Return the line of a cluster: counts, sizes in MiB and GiB, score."""
     cluster = now.cluster
-    bad = table_output.n1_failures(now)
+    bad = output.n1_failures(now)
     memory = formatting.fixed(sum(node.total_memory for node in cluster.nodes), 0)
     disk = formatting.fixed(sum(node.total_disk for node in cluster.nodes) / _GIB, 0)
     free_memory = sum(node.free_memory for node in cluster.nodes)
@@ -92,7 +87,7 @@ def _line(name: str, now: node_state.ClusterState) -> str:
 def _save(cluster: Cluster, name: str, directory: str) -> None:
     """Write a cluster as a text file named after it."""
     path = os.path.join(directory, f"{name.replace('/', '_')}.data")
-    file_output.text(path, text.dump(cluster))
+    output.save_text(path, text.dump(cluster))
 
 
 if __name__ == "__main__":

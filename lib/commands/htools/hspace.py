@@ -3,10 +3,9 @@
 import sys
 from typing import Final
 
-from ganeti.commands.htools import loading
+from ganeti.commands.htools import loading, output, space_report
 from ganeti.commands.htools.loading import ProgramError
 from ganeti.commands.htools.options import ParsedOptions
-from ganeti.commands.htools.output import space_report, table_output
 from ganeti.decisions.htools.capacity import search as capacity_search
 from ganeti.decisions.htools.capacity import totals
 from ganeti.decisions.htools.capacity.tiers import InstanceSize
@@ -14,15 +13,11 @@ from ganeti.decisions.htools.model.cluster import Cluster
 from ganeti.decisions.htools.state import node_state
 
 NAME: Final = "hspace"
-_OPTIONS: Final = (
-    "p t dt su sim m L I v q indep acc O nocap mr maxcpu l mindisk std tier S skm"
-    " explain json"
-)
 
 
 def main() -> int:
     """Run the program."""
-    return loading.main(NAME, _OPTIONS.split(), _run, sys.argv[1:])
+    return loading.main(NAME, _run, sys.argv[1:])
 
 
 def _run(parsed: ParsedOptions) -> int:
@@ -36,10 +31,10 @@ def _run(parsed: ParsedOptions) -> int:
     now = node_state.ClusterState(
         cluster, min_disk=limits.min_disk, max_cpu=limits.max_cpu
     )
-    table_output.nodes_asked(now, parsed, "Initial cluster status")
+    output.nodes_asked(now, parsed, "Initial cluster status")
     if parsed.verbosity > 2:
         first = space_report.eight(totals.totals(now).score)
-        from ganeti.decisions.htools.report import tables
+        from ganeti.decisions.htools import tables
 
         table = "\n".join(tables.metrics(now))
         sys.stderr.write(f"Initial coefficients: overall {first}\n{table}\n")
@@ -106,7 +101,7 @@ def _keep(
     if parsed.verbosity > 1:
         lines = "".join(f"{line}\n" for line in space_report.placements(outcome))
         sys.stderr.write(f"{word} allocation map\n{lines}")
-    table_output.nodes_asked(outcome.after, parsed, f"{word} allocation status")
+    output.nodes_asked(outcome.after, parsed, f"{word} allocation status")
     if parsed["S"] is not None:
         what = f"after {word.lower()} allocation"
         loading.save(parsed, outcome.cluster(), word.lower(), what)

@@ -5,16 +5,15 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from ganeti.base import errors
-from ganeti.commands.htools import option_table, options, sources
+from ganeti.commands.htools import option_table, options, output, sources, utilisation
 from ganeti.commands.htools.options import ParsedOptions
-from ganeti.commands.htools.output import file_output, utilisation
 from ganeti.decisions.htools.model.cluster import Cluster, DataError, Instance, lookup
 from ganeti.decisions.htools.state.node_state import CapacityLimits
 
@@ -35,7 +34,6 @@ class ProgramError(Exception):
 
 def main(
     program: str,
-    keys: Sequence[str],
     work: Callable[[ParsedOptions], int],
     words: list[str],
     *,
@@ -45,12 +43,11 @@ def main(
 
     Args:
         program: name of the program.
-        keys: keys of its options in the table of options.
         work: the program's function; returns the exit code.
         words: the command line without the program.
         arguments: shell completion of arguments; empty if there are none.
     """
-    known = option_table.options_of(keys)
+    known = option_table.options_of(option_table.PROGRAMS[program].split())
     try:
         parsed = options.parse(words, known)
     except options.UsageError as err:
@@ -218,8 +215,8 @@ def save(parsed: ParsedOptions, cluster: Cluster, suffix: str, what: str) -> Non
     """Save a state if option -S is given."""
     if parsed["S"] is None:
         return
-    from ganeti.decisions.htools.model.loaders import text
+    from ganeti.decisions.htools.model import text
 
     path = f"{parsed['S']}.{suffix}"
-    file_output.text(path, text.dump(cluster))
+    output.save_text(path, text.dump(cluster))
     sys.stderr.write(f"The cluster state {what} has been written to file '{path}'\n")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from ganeti.commands.htools import option_values
+from ganeti.commands.htools import options
 from ganeti.commands.htools.options import Option
 from ganeti.decisions.htools.model.cluster import STATIC_KVM_MIB
 from ganeti.decisions.htools.model.policy import TEMPLATES
@@ -54,7 +54,7 @@ _SOURCES: Final = (
         "mond",
         ("--mond",),
         "query the monitoring daemons for the utilisation",
-        option_values.yes_no,
+        options.yes_no,
         "yes|no",
         optional=True,
         default=False,
@@ -67,7 +67,7 @@ _SOURCES: Final = (
         "mw",
         ("--mem-weight",),
         "weight of an instance of average resident memory",
-        option_values.real("memory weight", least=0),
+        options.real("memory weight", least=0),
         "FACTOR",
         default=1.0,
         completion="float",
@@ -82,7 +82,7 @@ _SOURCES: Final = (
         "skm",
         ("--static-kvm-node-memory",),
         "MiB that a KVM node needs itself; 0: the reported value",
-        option_values.whole("static node memory", least=0),
+        options.whole("static node memory", least=0),
         "N",
         default=STATIC_KVM_MIB,
         completion="integer",
@@ -122,7 +122,7 @@ _OUTPUT: Final = (
         "mr",
         ("--machine-readable",),
         "print lines KEY=VALUE",
-        option_values.yes_no,
+        options.yes_no,
         "yes|no",
         optional=True,
         default=False,
@@ -148,7 +148,7 @@ _MOVES: Final = (
         "l",
         ("-l", "--max-length"),
         "at most N moves or allocations",
-        option_values.whole("max solution length"),
+        options.whole("max solution length"),
         "N",
         default=-1,
         completion="integer",
@@ -157,7 +157,7 @@ _MOVES: Final = (
         "e",
         ("-e", "--min-score"),
         "distance to the ideal score that is good enough",
-        option_values.real("min score"),
+        options.real("min score"),
         "X",
         default=1e-9,
         completion="float",
@@ -166,7 +166,7 @@ _MOVES: Final = (
         "maxcpu",
         ("--max-cpu",),
         "most virtual CPUs per physical CPU, on all nodes",
-        option_values.ratio,
+        options.ratio,
         "RATIO",
         completion="float",
     ),
@@ -174,7 +174,7 @@ _MOVES: Final = (
         "mindisk",
         ("--min-disk",),
         "fraction of each node's disk to keep free",
-        option_values.share("min free disk space"),
+        options.share("min free disk space"),
         "RATIO",
         default=0.0,
         completion="float",
@@ -183,7 +183,7 @@ _MOVES: Final = (
         "g",
         ("-g", "--min-gain"),
         "least gain of a move",
-        option_values.real("min gain"),
+        options.real("min gain"),
         "X",
         default=0.01,
         completion="float",
@@ -192,7 +192,7 @@ _MOVES: Final = (
         "mgl",
         ("--min-gain-limit",),
         "score below which the least gain applies",
-        option_values.real("min gain limit"),
+        options.real("min gain limit"),
         "SCORE",
         default=0.1,
         completion="float",
@@ -202,7 +202,7 @@ _MOVES: Final = (
         "adm",
         ("--avoid-disk-moves",),
         "a move that copies disks must gain FACTOR times as much as others",
-        option_values.real("disk moves avoiding factor", least=0),
+        options.real("disk moves avoiding factor", least=0),
         "FACTOR",
         completion="float",
     ),
@@ -212,7 +212,7 @@ _MOVES: Final = (
         "sel",
         ("--select-instances",),
         "only these instances move",
-        option_values.names,
+        options.names,
         "NAMES",
         default=(),
         completion="manyinstances",
@@ -221,7 +221,7 @@ _MOVES: Final = (
         "exi",
         ("--exclude-instances",),
         "these instances do not move",
-        option_values.names,
+        options.names,
         "NAMES",
         default=(),
         completion="manyinstances",
@@ -230,7 +230,7 @@ _MOVES: Final = (
         "ext",
         ("--exclusion-tags",),
         "prefixes of tags that keep instances apart",
-        option_values.names,
+        options.names,
         "TAG,...",
         default=(),
         completion="string",
@@ -250,7 +250,7 @@ _SUBMIT: Final = (
         "prio",
         ("--priority",),
         "priority of the jobs",
-        option_values.priority,
+        options.priority,
         "low|normal|high",
         completion="choices=low,normal,high",
     ),
@@ -258,7 +258,7 @@ _SUBMIT: Final = (
         "jd",
         ("--job-delay",),
         "seconds that jobs wait before they begin",
-        option_values.real("job delay"),
+        options.real("job delay"),
         "SECONDS",
         default=10.0,
         completion="float",
@@ -271,7 +271,7 @@ _CAPACITY: Final = (
         "rest",
         ("--restrict-allocation-to",),
         "place new instances only on these nodes",
-        option_values.names,
+        options.names,
         "NODE,...",
         completion="manynodes",
     ),
@@ -279,7 +279,7 @@ _CAPACITY: Final = (
         "dt",
         ("--disk-template",),
         "disk template of the new instances",
-        option_values.template,
+        options.template,
         "TEMPLATE",
         completion=f"choices={','.join(TEMPLATES)}",
     ),
@@ -287,7 +287,7 @@ _CAPACITY: Final = (
         "su",
         ("--spindle-use",),
         "spindles each new instance uses",
-        option_values.whole("spindle-use", least=0),
+        options.whole("spindle-use", least=0),
         "N",
         completion="float",
     ),
@@ -301,7 +301,7 @@ _CAPACITY: Final = (
         "std",
         ("--standard-alloc",),
         "size of all new instances",
-        option_values.size("standard"),
+        options.size("standard"),
         "DISK,RAM,CPU[,SPINDLES]",
         completion="string",
     ),
@@ -309,7 +309,7 @@ _CAPACITY: Final = (
         "tier",
         ("--tiered-alloc",),
         "initial size, made smaller step by step",
-        option_values.size("tiered"),
+        options.size("tiered"),
         "DISK,RAM,CPU[,SPINDLES]",
         completion="string",
     ),
@@ -317,7 +317,7 @@ _CAPACITY: Final = (
         "minr",
         ("--minimal-resources",),
         "switch nodes on if one has room for fewer than FACTOR instances",
-        option_values.real("minimal resources", least=0),
+        options.real("minimal resources", least=0),
         "FACTOR",
         default=2.0,
         completion="float",
@@ -326,7 +326,7 @@ _CAPACITY: Final = (
         "tgtr",
         ("--target-resources",),
         "keep room for FACTOR instances on each node",
-        option_values.real("target resources", least=0),
+        options.real("target resources", least=0),
         "FACTOR",
         default=2.0,
         completion="float",
@@ -338,7 +338,7 @@ _MAINTENANCE: Final = (
         "nt",
         ("--node-tags",),
         "only nodes with one of these tags",
-        option_values.names,
+        options.names,
         "TAG,...",
         completion="string",
     ),
@@ -368,6 +368,28 @@ OPTIONS: Final = {
         *_MAINTENANCE,
         *_EXPLAIN,
     )
+}
+#: Program -> keys of its options.
+PROGRAMS: Final = {
+    "hail": "p S t sim v nodyn ise nocap rest mond mondx skm explain json",
+    "harep": "L jd reason dry",
+    "hbal": (
+        "p pi C t E rm m L I X fjg reason G l v q O skm e maxcpu mindisk g mgl "
+        "ndm sel nim ise U nodyn mond mondd monde mondx mondk mw idle ext exi S "
+        "prio adm search"
+    ),
+    "hcheck": (
+        "t ndm U nodyn E exi ext I nim L mr maxcpu l mindisk g mgl e ise nosim "
+        "O q m sel nocap v"
+    ),
+    "hinfo": "p pi t m L I v q O nodyn mond mondd skm",
+    "hroller": "L m t I O offm v q nh nt S G pm fe snr inr f oso skm",
+    "hscan": "p d L v nh skm",
+    "hspace": (
+        "p t dt su sim m L I v q indep acc O nocap mr maxcpu l mindisk std tier "
+        "S skm explain json"
+    ),
+    "hsqueeze": "L t X minr tgtr S C v nh skm",
 }
 
 

@@ -8,10 +8,9 @@ from urllib.parse import quote
 import pycurl
 
 from ganeti.base.constants import versions
-from ganeti.base.net import urls
-from ganeti.decisions.htools.model import json_reader
+from ganeti.base.net import netutils
+from ganeti.decisions.htools.model import json_reader, query
 from ganeti.decisions.htools.model.cluster import DataError
-from ganeti.decisions.htools.model.loaders import query
 
 PORT: Final = 5080
 #: Timeouts in seconds of the connection, and of a whole answer.
@@ -41,7 +40,7 @@ def base_url(master: str) -> str:
 
 def shown(master: str) -> str:
     """Return a master or ``file://DIRECTORY`` for messages: without a password."""
-    return master if master.startswith(_FILES) else urls.shown(master)
+    return master if master.startswith(_FILES) else netutils.shown_url(master)
 
 
 def read(master: str) -> query.QueryAnswers:
@@ -76,7 +75,7 @@ def _get(master: str, name: str, path: str) -> tuple[str, bytes]:
         with open(file, "rb") as stream:
             return file, stream.read(MOST_BYTES)
     url = base_url(master)
-    source = urls.shown(url) + path
+    source = netutils.shown_url(url) + path
     return source, fetch(url + path, source)
 
 

@@ -12,7 +12,7 @@ from ganeti.commands.htools.options import ParsedOptions
 from ganeti.decisions.htools.model.cluster import STATIC_KVM_MIB, Cluster, DataError
 
 if TYPE_CHECKING:
-    from ganeti.decisions.htools.model.loaders import query
+    from ganeti.decisions.htools.model import query
     from ganeti.protocols import luxi
 
 #: Seconds to wait for a master daemon to listen, and for each of its answers.
@@ -35,17 +35,17 @@ def read(parsed: ParsedOptions) -> Cluster:
     offline = parsed.get("O") or ()
     if parsed.get("m") is not None:
         from ganeti.commands.htools import rest
-        from ganeti.decisions.htools.model.loaders import query
+        from ganeti.decisions.htools.model import query
 
         answers = rest.read(parsed["m"])
         return query.read_cluster(answers, static_memory=static, offline=offline)
     if parsed.get("L") is not None:
-        from ganeti.decisions.htools.model.loaders import query
+        from ganeti.decisions.htools.model import query
 
         answers = read_luxi(parsed["L"])
         return query.read_cluster(answers, static_memory=static, offline=offline)
     if parsed.get("sim"):
-        from ganeti.decisions.htools.model.loaders import simulate
+        from ganeti.decisions.htools.model import simulate
 
         return simulate.load(parsed["sim"])
     if parsed.get("t") is not None:
@@ -81,7 +81,7 @@ def read_bytes(path: str) -> bytes:
 
 def read_text(path: str) -> Cluster:
     """Read a cluster from a text file."""
-    from ganeti.decisions.htools.model.loaders import text
+    from ganeti.decisions.htools.model import text
 
     return text.load(decoded(read_bytes(path), path), path)
 
@@ -139,22 +139,20 @@ def read_luxi(path: str) -> "query.QueryAnswers":
         GenericError: the daemon cannot be reached, or stopped answering.
         DataError: the answer has a wrong form.
     """
-    from ganeti.decisions.htools.model.loaders import query
+    from ganeti.decisions.htools.model import query
 
     with connect(path) as client:
         source = f"LUXI {client.path}"
         tables = {
-            kind: query.objects(_query(client, kind, fields), fields, source)
+            kind: query.objects(
+                client.call("Query", [kind, list(fields), None]), fields, source
+            )
             for kind, fields in query.FIELDS.items()
         }
         info = client.call("QueryClusterInfo")
     return query.QueryAnswers(
         source, tables["group"], tables["node"], tables["instance"], info
     )
-
-
-def _query(client: "luxi.Client", kind: str, fields: tuple[str, ...]) -> Any:
-    return client.call("Query", [kind, list(fields), None])
 
 
 def reason(err: Exception) -> str:

@@ -10,7 +10,7 @@ from ganeti.base.constants import exitcodes
 from ganeti.commands.cli import local
 from ganeti.commands.cli.context import CommandContext
 from ganeti.commands.cli.output import listing
-from ganeti.protocols.ssh import known_hosts
+from ganeti.protocols.ssh import host_keys
 
 _FIELDS: Final = ["console", "oper_state", "pnode"]
 _VNC_BASE_PORT: Final = 5900
@@ -35,7 +35,7 @@ def run(ctx: CommandContext) -> int:
         raise errors.OpExecError(
             f"instance {name} is not running, so it has no console"
         )
-    hosts = known_hosts.read(ctx.paths.data("known_hosts"))
+    hosts = host_keys.read_known_hosts(ctx.paths.data("known_hosts"))
     node = row["pnode"]
     is_recorded = any(node in names for names, _key in hosts)
     return _SHOW[console["kind"]](ctx, console, node if is_recorded else cluster_name)

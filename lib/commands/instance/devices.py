@@ -3,18 +3,12 @@
 from collections.abc import Collection
 from typing import Any
 
-from ganeti.base import errors
-from ganeti.base.constants import ecodes
 from ganeti.base.constants.disks import MAX_DISKS, MAX_NICS
+from ganeti.base.errors import refusal
 from ganeti.base.text import units
 from ganeti.commands.cli import values
 
 Given = list[tuple[str, Any]]
-
-
-def refusal(text: str) -> errors.OpPrereqError:
-    """Return the error for options that exclude each other."""
-    return errors.OpPrereqError(text, ecodes.ECODE_INVAL)
 
 
 def parse_index(text: str, what: str) -> int:

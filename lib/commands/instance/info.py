@@ -3,15 +3,135 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ganeti.base import errors
-from ganeti.base.constants import ecodes, exitcodes
-from ganeti.base.text import nicesort
+from ganeti.base.constants import disks, exitcodes
+from ganeti.base.errors import refusal
+from ganeti.base.text import nicesort, units
 from ganeti.commands.cli.context import CommandContext
-from ganeti.commands.cli.output import info_tree, listing, roman
-from ganeti.commands.cli.output.text import timestamp
-from ganeti.commands.cli.waiting import jobs
-from ganeti.commands.instance import info_json
-from ganeti.commands.instance.disks.disk_info import disk_tree, problem_lines
+from ganeti.commands.cli.output import info_tree, listing
+from ganeti.commands.cli.output.table import timestamp
+from ganeti.commands.cli.waiting import jobs, operation
+
+# Disks in ``gnt-instance info``.
+
+_STATES: Final = {name: number for number, name in disks.LDS_NAMES.items()}
+_FAULTY: Final = _STATES["faulty"]
+_MARKS: Final = {_FAULTY: " *MISSING DISK*", _STATES["unknown"]: " *UNCERTAIN STATE*"}
+
+
+def disk_tree(title: str, disk: Mapping[str, Any]) -> info_tree.Pairs:
+    """Return the tree of one disk and its children."""
+    kind = disk["dev_type"]
+    pairs = info_tree.Pairs(
+        [(title, f"{kind}, size {units.format_size(disk['size'])}")]
+    )
+    if disk.get("spindles") is not None:
+        pairs.append(("spindles", disk["spindles"]))
+    if title.startswith("disk/"):
+        pairs.append(("access mode", disk["mode"]))
+    pairs += _place(kind, disk)
+    for key, where in (("pstatus", "on primary"), ("sstatus", "on secondary")):
+        if disk[key]:
+            pairs.append((where, _device_status(kind, disk[key])))
+    pairs += _problem(disk)
+    if disk.get("params"):
+        pairs.append(("parameters", disk["params"]))
+    pairs.append(("name", disk["name"]))
+    pairs.append(("UUID", disk["uuid"]))
+    if disk["children"]:
+        children = [
+            disk_tree(f"child {index}", child)
+            for index, child in enumerate(disk["children"])
+        ]
+        pairs.append(("child devices", children))
+    return pairs
+
+
+def _problem(disk: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return the lines of a mirror that is not complete on both nodes."""
+    problem = (disk.get("drbd_info") or {}).get("problem")
+    return problem_lines("mirror", problem) if problem else []
+
+
+def problem_lines(title: str, problem: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return the lines of a problem, and of the command that mends it."""
+    lines = [(title, problem["text"])]
+    if problem["command"]:
+        lines.append(("to mend it", problem["command"]))
+    return lines
+
+
+def _place(kind: str, disk: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return the location of a disk's data."""
+    info = disk.get("drbd_info")
+    if kind == "drbd" and info:
+        return [
+            ("nodeA", f"{info['primary_node']}, minor={info['primary_minor']}"),
+            ("nodeB", f"{info['secondary_node']}, minor={info['secondary_minor']}"),
+            ("port", info["port"]),
+        ]
+    logical_id = disk["logical_id"]
+    if kind == "plain" and len(logical_id) == 2:
+        return [("logical_id", "/".join(map(str, logical_id)))]
+    return [("logical_id", str(list(logical_id)))] if logical_id else []
+
+
+def _device_status(kind: str, status: list[Any]) -> str:
+    path, major, minor, percent, estimate, degraded, ldisk = status
+    if not path:
+        return "not active"
+    numbers = ":".join("N/A" if n is None else str(n) for n in (major, minor))
+    text = f"{path} ({numbers})"
+    if kind == "drbd":
+        text += _sync(percent, estimate)
+        text += ", status *DEGRADED*" if degraded else ", status ok"
+        text += _MARKS.get(ldisk, "")
+    elif kind == "plain" and ldisk == _FAULTY:
+        text += " *FAILED* (failed drive?)"
+    return text
+
+
+def _sync(percent: float | None, estimate: float | None) -> str:
+    if percent is None:
+        return " in sync"
+    left = "unknown" if estimate is None else f"{estimate}s"
+    return f" *RECOVERING* {percent:5.2f}%, ETA {left}"
+
+
+# The JSON form of ``info``: rows in wire form become objects with named fields.
+
+_NIC: Final = ("name", "uuid", "ip", "mac", "mode", "link", "vlan", "network")
+_STATUS: Final = (
+    "dev_path",
+    "major",
+    "minor",
+    "sync_percent",
+    "estimated_time",
+    "is_degraded",
+    "ldisk_status",
+)
+
+
+def instance_json(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the details of one instance."""
+    return {
+        **data,
+        "nics": [dict(zip(_NIC, nic, strict=False)) for nic in data["nics"]],
+        "disks": [_disk(disk) for disk in data["disks"]],
+    }
+
+
+def _disk(disk: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        **disk,
+        "pstatus": _status(disk["pstatus"]),
+        "sstatus": _status(disk["sstatus"]),
+        "children": [_disk(child) for child in disk["children"]],
+    }
+
+
+def _status(row: list[Any] | None) -> dict[str, Any] | None:
+    return dict(zip(_STATUS, row, strict=False)) if row else None
+
 
 _VNC_BASE_PORT: Final = 5900
 _ANY_ADDRESS: Final = "0.0.0.0"
@@ -21,19 +141,10 @@ def run(ctx: CommandContext) -> int:
     """Show instances."""
     opts = ctx.opts
     if bool(ctx.args) == opts.show_all:
-        raise errors.OpPrereqError(
-            "please name instances, or use --all to really show all of them",
-            ecodes.ECODE_INVAL,
-        )
+        raise refusal("please name instances, or use --all to really show all of them")
     # Without locks it does not wait for jobs: it shows the present configuration and
     # the present answers of the nodes.
-    operation = jobs.op(
-        "OP_INSTANCE_QUERY_DATA",
-        instances=ctx.args,
-        static=opts.static,
-        use_locking=False,
-    )
-    infos = jobs.run(ctx, operation)
+    infos = jobs.run(ctx, operation.fill(ctx, use_locking=False))
     if not infos:
         if opts.json:
             listing.print_json(ctx, [])
@@ -43,10 +154,14 @@ def run(ctx: CommandContext) -> int:
     # The answer has named instances in the order of the names.
     names = list(infos) if ctx.args else sorted(infos, key=nicesort.key)
     if opts.json:
-        listing.print_json(ctx, [info_json.instance(infos[name]) for name in names])
+        listing.print_json(ctx, [instance_json(infos[name]) for name in names])
         return exitcodes.EXIT_SUCCESS
     shown: Any = [instance_tree(infos[name], static=opts.static) for name in names]
-    ctx.out(info_tree.render(roman.convert(shown) if opts.roman_integers else shown))
+    ctx.out(
+        info_tree.render(
+            info_tree.with_numerals(shown) if opts.roman_integers else shown
+        )
+    )
     return exitcodes.EXIT_SUCCESS
 
 

@@ -1,12 +1,13 @@
-"""``modify``: change an instance."""
+"""Commands that change an instance or its disks, and ``activate-disks``."""
 
 from typing import Any, Final
 
 from ganeti.base.constants import exitcodes
-from ganeti.commands.cli import cloud_init, param_options, prompts
+from ganeti.base.errors import refusal
+from ganeti.commands.cli import param_options, private_params, prompts
 from ganeti.commands.cli.context import CommandContext
 from ganeti.commands.cli.output import listing
-from ganeti.commands.cli.waiting import jobs, submission
+from ganeti.commands.cli.waiting import executor, operation, submission
 from ganeti.commands.instance import devices
 
 _ACTIONS: Final = ("add", "attach", "remove", "detach")
@@ -22,24 +23,6 @@ _HV_REMINDER: Final = (
     " to a crash while performing a live migration. This will be addressed in future"
     " versions."
 )
-#: Options whose value is used for the parameter of the same name.
-_SAME: Final = (
-    "beparams",
-    "hvparams",
-    "osparams",
-    "disk_template",
-    "file_driver",
-    "file_storage_dir",
-    "iallocator",
-    "force",
-    "force_variant",
-    "wait_for_sync",
-    "ignore_ipolicy",
-    "runtime_mem",
-    "conflicts_check",
-    "hotplug",
-    "ext_params",
-)
 
 
 def modifications(given: devices.Given, what: str) -> list[list[Any]]:
@@ -52,13 +35,13 @@ def modifications(given: devices.Given, what: str) -> list[list[Any]]:
     for ident, parameters in given:
         action, target, values = _modification(ident, parameters, what)
         if action == "add" and what == "disk" and "size" not in values:
-            raise devices.refusal(f"disk add: {devices.without_size(values)}")
+            raise refusal(f"disk add: {devices.without_size(values)}")
         if action in ("add", "modify") and what == "disk" and "size" in values:
             values = {**values, "size": devices.parse_size(values["size"], "disk size")}
         if action in ("remove", "detach") and values:
-            raise devices.refusal(f"{what} {action}: takes no parameters")
+            raise refusal(f"{what} {action}: takes no parameters")
         if any(other[1] == target and target != _LAST for other in changes):
-            raise devices.refusal(f"{what} {target}: only one action per index")
+            raise refusal(f"{what} {target}: only one action per index")
         changes.append([action, target, values])
     return changes
 
@@ -74,12 +57,11 @@ def _modification(
     values = dict(parameters)
     actions = [word for word in _ACTIONS if values.get(word) is True]
     if len(actions) > 1:
-        raise devices.refusal(
-            f"{what} {ident}: {' and '.join(actions)} exclude each other"
-        )
+        raise refusal(f"{what} {ident}: {' and '.join(actions)} exclude each other")
     for word in actions:
         del values[word]
-    values.pop("modify", None) if values.get("modify") is True else None
+    if values.get("modify") is True:
+        del values["modify"]
     return (actions[0] if actions else "modify"), target, values
 
 
@@ -98,11 +80,12 @@ def run(ctx: CommandContext) -> int:
     terms = ("expires", "owner", "reservation_priority")
     is_change |= any(changes[name] is not None for name in terms)
     if not is_change and opts.instance_communication is None:
-        raise devices.refusal("nothing to change: please give at least one parameter")
+        raise refusal("nothing to change: please give at least one parameter")
     _check(opts)
     if not _may_remove_disks(ctx, changes["disks"]):
         return exitcodes.EXIT_FAILURE
-    if _touches_nics(changes["nics"]) and opts.hotplug and not opts.force:
+    touches_nics = any(action == "modify" for action, _, _ in changes["nics"])
+    if touches_nics and opts.hotplug and not opts.force:
         question = (
             "You are about to hot-modify a NIC. This is done by removing the existing"
             " NIC and adding a new one, so the instance loses its network for a moment."
@@ -110,14 +93,8 @@ def run(ctx: CommandContext) -> int:
         )
         if not prompts.confirm(ctx, question):
             return exitcodes.EXIT_FAILURE
-    parameters = {name: getattr(opts, name) for name in _SAME}
-    operation = jobs.op(
-        "OP_INSTANCE_SET_PARAMS",
-        instance_name=ctx.args[0],
-        **{**parameters, **changes},
-        instance_communication=opts.instance_communication,
-    )
-    job = submission.submit_or_run(ctx, operation)
+    request = operation.fill(ctx, **changes, ext_params=opts.ext_params)
+    job = submission.submit_or_run(ctx, request)
     if not job.is_done:
         return job.code
     param_options.report_changes(ctx, f"instance {ctx.args[0]}", job.result)
@@ -152,7 +129,7 @@ def _changes(ctx: CommandContext) -> dict[str, Any]:
         "beparams": opts.beparams,
         "hvparams": opts.hvparams,
         "osparams": opts.osparams,
-        "osparams_private": cloud_init.private_parameters(opts, may_remove=True),
+        "osparams_private": private_params.private_parameters(opts, may_remove=True),
         "os_name": opts.os,
         "offline": _offline(opts),
         "runtime_mem": opts.runtime_mem,
@@ -166,7 +143,7 @@ def _changes(ctx: CommandContext) -> dict[str, Any]:
 
 def _offline(opts: Any) -> bool | None:
     if opts.offline_inst and opts.online_inst:
-        raise devices.refusal("--offline and --online exclude each other")
+        raise refusal("--offline and --online exclude each other")
     if opts.offline_inst:
         return True
     return False if opts.online_inst else None
@@ -174,15 +151,15 @@ def _offline(opts: Any) -> bool | None:
 
 def _check(opts: Any) -> None:
     if opts.node and opts.iallocator:
-        raise devices.refusal("--node and --iallocator exclude each other")
+        raise refusal("--node and --iallocator exclude each other")
     is_external = opts.disk_template == "ext"
     # New disks may name their provider themselves.
     needs_provider = is_external and not opts.disks
     is_given = bool(opts.ext_params)
     if (needs_provider and not is_given) or (is_given and not is_external):
-        raise devices.refusal("--ext-params and --disk-template=ext need each other")
+        raise refusal("--ext-params and --disk-template=ext need each other")
     if opts.disk_template and opts.disk_template != "drbd" and opts.node:
-        raise devices.refusal("--node needs --disk-template=drbd")
+        raise refusal("--node needs --disk-template=drbd")
 
 
 def _may_remove_disks(ctx: CommandContext, disks: list[list[Any]]) -> bool:
@@ -206,5 +183,70 @@ def _may_remove_disks(ctx: CommandContext, disks: list[list[Any]]) -> bool:
     return prompts.confirm(ctx, question)
 
 
-def _touches_nics(nics: list[list[Any]]) -> bool:
-    return any(action == "modify" for action, _, _ in nics)
+def activate(ctx: CommandContext) -> int:
+    """Assemble the disks of instances; print their paths."""
+
+    def show(devices: Any) -> None:
+        for node, name, device in devices or ():
+            ctx.out(f"{node}:{name}:{device}")
+
+    return executor.for_named(ctx, "instance", operation.fill(ctx), show=show)
+
+
+def grow(ctx: CommandContext) -> int:
+    """Enlarge a disk by an amount, or to a size."""
+    _, disk, amount = ctx.args
+    return operation.run(
+        ctx,
+        disk=devices.parse_index(disk, "disk"),
+        amount=devices.parse_size(amount, "amount"),
+    )
+
+
+def _recreated_disks(given: devices.Given) -> list[list[Any]]:
+    disks = []
+    for ident, parameters in given:
+        index = devices.parse_index(ident, "disk")
+        if not isinstance(parameters, dict):
+            raise refusal(f"disk {index}: wanted key=value parameters")
+        disk = dict(parameters)
+        if "size" in disk:
+            disk["size"] = devices.parse_size(disk["size"], f"disk {index}: size")
+        disks.append([index, disk])
+    return disks
+
+
+def recreate(ctx: CommandContext) -> int:
+    """Recreate disks."""
+    node_pair = ctx.opts.node or ""
+    return operation.run(
+        ctx,
+        disks=_recreated_disks(ctx.opts.disks),
+        nodes=[node for node in node_pair.split(":") if node],
+    )
+
+
+def replace(ctx: CommandContext) -> int:
+    """Replace the disks of an instance."""
+    opts = ctx.opts
+    disks = [
+        devices.parse_index(word, "disk")
+        for word in (opts.disks or "").split(",")
+        if word
+    ]
+    modes = {
+        "replace_on_primary": opts.on_primary,
+        "replace_on_secondary": opts.on_secondary,
+        "replace_auto": opts.auto,
+        "replace_new_secondary": opts.dst_node is not None
+        or opts.iallocator is not None,
+    }
+    chosen = [mode for mode, given in modes.items() if given]
+    if len(chosen) != 1 or (opts.dst_node and opts.iallocator):
+        raise refusal(
+            "exactly one of --on-primary, --on-secondary, --auto, --new-secondary and"
+            " --iallocator must be given"
+        )
+    if opts.auto and disks:
+        raise refusal("--disks and --auto exclude each other")
+    return operation.run(ctx, disks=disks, mode=chosen[0])

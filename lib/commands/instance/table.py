@@ -3,7 +3,25 @@
 from typing import Final
 
 from ganeti.commands.cli import options as o
-from ganeti.commands.cli.model import Argument, Command, Option, Program
+from ganeti.commands.cli import rows
+from ganeti.commands.cli.model import Argument, Command, Program, option
+from ganeti.commands.instance import devices
+
+_RESERVATION: Final = (
+    option(
+        "--expires",
+        "release the reservation after this time, such as 12h, 7d or never",
+        "string",
+        convert=devices.expiry,
+    ),
+    option("--owner", "who needs the reservation", "string"),
+    option(
+        "--reservation-priority",
+        "failovers may take the memory of reservations of priority low",
+        "choice",
+        choices=("low", "normal", "high"),
+    ),
+)
 
 COMMANDS: Final = (
     Command(
@@ -11,19 +29,11 @@ COMMANDS: Final = (
         "assemble the disks",
         arguments=(Argument("instance", maximum=None),),
         options=(
-            Option(
-                ("--ignore-size",),
-                "ignore the recorded disk size",
-                dest="ignore_size",
-            ),
-            Option(
-                ("--wait-for-sync",),
-                "wait until the disks are in sync",
-                dest="wait_for_sync",
-            ),
+            option("--ignore-size", "ignore the recorded disk size"),
+            option("--wait-for-sync", "wait until the disks are in sync"),
             *o.JOB,
         ),
-        run="commands.instance.disks.activation:activate",
+        run="commands.instance.modify:activate",
         opcodes=("OP_INSTANCE_ACTIVATE_DISKS",),
     ),
     Command(
@@ -33,55 +43,29 @@ COMMANDS: Final = (
         options=(
             *o.NEW_INSTANCE,
             o.EXPLAIN,
-            Option(
-                ("--forthcoming",),
-                "only reserve the resources of a forthcoming instance",
-                dest="forthcoming",
+            option(
+                "--forthcoming", "only reserve the resources of a forthcoming instance"
             ),
-            Option(
-                ("--commit",),
-                "create a forthcoming instance whose resources are reserved",
-                dest="commit",
+            option(
+                "--commit", "create a forthcoming instance whose resources are reserved"
             ),
-            Option(
-                ("--expires",),
-                "release the reservation after this time, such as 12h, 7d or never",
-                dest="expires",
-                kind="string",
-            ),
-            Option(
-                ("--owner",),
-                "who needs the reservation",
-                dest="owner",
-                kind="string",
-            ),
-            Option(
-                ("--reservation-priority",),
-                "failovers may take the memory of reservations of priority low",
-                dest="reservation_priority",
-                kind="choice",
-                choices=("low", "normal", "high"),
-            ),
-            Option(
-                ("--request-key",),
+            *_RESERVATION,
+            option(
+                "--request-key",
                 "key of this request: repeated with the same key, it makes no second"
                 " instance",
-                dest="request_key",
-                kind="string",
+                "string",
             ),
-            Option(
-                ("--no-start",),
+            option(
+                "--no-start",
                 "do not start the instance after creation",
-                dest="start",
-                sets=False,
-                default=True,
+                clears="start",
             ),
             o.OS_TYPE,
             o.FORCE_VARIANT,
-            Option(
-                ("--no-install",),
+            option(
+                "--no-install",
                 "neither run the OS create scripts nor start the instance",
-                dest="no_install",
             ),
             o.IGNORE_IPOLICY,
             o.COMMUNICATION,
@@ -90,26 +74,16 @@ COMMANDS: Final = (
         ),
         run="commands.instance.add:run",
         opcodes=("OP_INSTANCE_CREATE",),
+        excludes=(("forthcoming", "commit"),),
         exits=((1, "wrong disk or NIC options, or failure"),),
     ),
-    Command(
-        "add-tags",
-        "add tags",
-        arguments=(
-            Argument("instance"),
-            Argument("unknown", name="tag", minimum=0, maximum=None),
-        ),
-        options=(o.FROM, *o.JOB),
-        run="commands.cli.tags:add_tags",
-        opcodes=("OP_TAGS_SET",),
-        exits=((1, "no tags given or failure"),),
-    ),
+    *rows.tag_commands(Argument("instance")),
     Command(
         "batch-create",
         "create instances from a JSON file",
         arguments=(Argument("file"),),
         options=(o.DRY_RUN, o.EXPLAIN, o.IALLOCATOR, *o.JOB),
-        run="commands.instance.batch_create:run",
+        run="commands.instance.add:batch_create",
         opcodes=("OP_INSTANCE_MULTI_ALLOC",),
         exits=((1, "unreadable or malformed file, unknown fields, or a failed job"),),
     ),
@@ -125,8 +99,11 @@ COMMANDS: Final = (
             o.EXPLAIN,
             *o.JOB,
         ),
-        run="commands.instance.change_group:run",
         opcodes=("OP_INSTANCE_CHANGE_GROUP",),
+        reports=(
+            "Instance '{name}' changed group successfully.",
+            "There were {} errors while changing group of instance '{name}'.",
+        ),
         exits=((1, "a job failed"),),
     ),
     Command(
@@ -134,8 +111,8 @@ COMMANDS: Final = (
         "connect to the instance console",
         arguments=(Argument("instance"),),
         options=(
-            Option(
-                ("--show-cmd",),
+            option(
+                "--show-cmd",
                 "print the command, and do not run it",
                 dest="show_command",
             ),
@@ -151,7 +128,6 @@ COMMANDS: Final = (
         "disassemble the disks",
         arguments=(Argument("instance", maximum=None),),
         options=(o.FORCE, o.DRY_RUN, *o.JOB),
-        run="commands.instance.disks.activation:deactivate",
         opcodes=("OP_INSTANCE_DEACTIVATE_DISKS",),
     ),
     Command(
@@ -159,7 +135,7 @@ COMMANDS: Final = (
         "stop, switch node, start",
         arguments=(Argument("instance", maximum=None),),
         options=(
-            o.FORCE,
+            o.NO_QUESTION,
             o.IGNORE_CONSISTENCY,
             o.SHUTDOWN_TIMEOUT,
             o.DRY_RUN,
@@ -170,8 +146,9 @@ COMMANDS: Final = (
             o.CLEANUP,
             *o.JOB,
         ),
-        run="commands.instance.failover:run",
+        run="commands.instance.moves:failover",
         opcodes=("OP_INSTANCE_FAILOVER",),
+        excludes=(("iallocator", "dst_node"),),
         exits=((1, "declined or failure"),),
     ),
     Command(
@@ -185,29 +162,26 @@ COMMANDS: Final = (
         options=(
             o.NO_WAIT_FOR_SYNC,
             o.DRY_RUN,
-            Option(
-                ("--absolute",),
+            option(
+                "--absolute",
                 "treat the amount as the final size of the disk, not as an increment",
-                dest="absolute",
             ),
             o.IGNORE_IPOLICY,
             *o.JOB,
         ),
-        run="commands.instance.disks.grow_disk:run",
+        run="commands.instance.modify:grow",
         opcodes=("OP_INSTANCE_GROW_DISK",),
         exits=((1, "wrong index or size"),),
     ),
     Command(
         "info",
         "show instance details",
-        arguments=(Argument("instance", minimum=0, maximum=None),),
+        arguments=(
+            Argument("instance", minimum=0, maximum=None, fields=("instances",)),
+        ),
         options=(
-            Option(
-                ("-s", "--static"),
-                "only show the configuration; call no node",
-                dest="static",
-            ),
-            Option(("--all",), "show all instances", dest="show_all"),
+            option("-s --static", "only show the configuration; call no node"),
+            option("--all", "show all instances", dest="show_all", field=None),
             o.ROMAN,
             o.PRIORITY,
             o.JSON,
@@ -217,36 +191,23 @@ COMMANDS: Final = (
         aliases=("show",),
         exits=((1, "neither instances nor --all given, both given, or no instances"),),
     ),
-    Command(
-        "list",
+    rows.list_objects(
+        "instance",
         "list instances",
-        arguments=(Argument("instance", minimum=0, maximum=None),),
-        options=(o.UNITS, o.FILTER, *o.TABLE, *o.QUERY, o.JSON),
-        run="commands.instance.listing:list_objects",
+        options=(
+            o.UNITS,
+            o.FILTER,
+        ),
+        run="commands.lists:instances",
         fields=("name", "hypervisor", "os", "pnode", "status", "oper_ram"),
-        exits=((14, "unknown field"),),
     ),
-    Command(
-        "list-fields",
-        "list available instance fields",
-        arguments=(Argument("unknown", name="field", minimum=0, maximum=None),),
-        options=(*o.TABLE, o.JSON),
-        run="commands.instance.listing:list_fields",
-        exits=((14, "unknown field"),),
-    ),
-    Command(
-        "list-tags",
-        "list tags, one per line, sorted",
-        arguments=(Argument("instance"),),
-        options=(o.JSON,),
-        run="commands.cli.tags:list_tags",
-    ),
+    rows.list_fields("instance"),
     Command(
         "migrate",
         "migrate a running instance",
         arguments=(Argument("instance", maximum=None),),
         options=(
-            o.FORCE,
+            o.NO_QUESTION,
             o.NON_LIVE,
             o.MIGRATION_MODE,
             o.CLEANUP,
@@ -254,22 +215,18 @@ COMMANDS: Final = (
             o.EXPLAIN,
             o.TARGET_NODE,
             o.IALLOCATOR,
-            Option(
-                ("--allow-failover",),
-                "fail over if a migration is not possible",
-                dest="allow_failover",
-            ),
+            option("--allow-failover", "fail over if a migration is not possible"),
             o.IGNORE_IPOLICY,
-            Option(
-                ("--ignore-hvversions",),
+            option(
+                "--ignore-hvversions",
                 "allow different hypervisor versions on the nodes",
-                dest="ignore_hvversions",
             ),
             o.NO_RUNTIME_CHANGES,
             *o.JOB,
         ),
-        run="commands.instance.migrate:run",
+        run="commands.instance.moves:migrate",
         opcodes=("OP_INSTANCE_MIGRATE",),
+        excludes=(("iallocator", "dst_node"),),
         exits=((1, "declined or failure"),),
     ),
     Command(
@@ -283,79 +240,62 @@ COMMANDS: Final = (
             o.PLAIN_HYPERVISOR_PARAMETERS,
             o.NET,
             o.DISK_TEMPLATE,
-            o.OTHER_NODE,
+            o.OTHER_NODE._replace(field="remote_node"),
             o.IALLOCATOR,
-            o.OS_TYPE,
+            o.OS_TYPE._replace(field="os_name"),
             o.FORCE_VARIANT,
             o.OS_PARAMETERS,
             o.OS_PARAMETERS_PRIVATE,
             o.CLOUD_INIT,
             o.DRY_RUN,
             o.NO_WAIT_FOR_SYNC,
-            Option(
-                ("--offline",),
+            option(
+                "--offline",
                 "mark a stopped instance as offline",
                 dest="offline_inst",
+                field=None,
             ),
-            Option(
-                ("--online",),
+            option(
+                "--online",
                 "remove the offline mark; the instance is then 'down'",
                 dest="online_inst",
+                field=None,
             ),
             o.IGNORE_IPOLICY,
-            Option(
-                ("-m", "--runtime-memory"),
+            option(
+                "-m --runtime-memory",
                 "set the memory of the running instance by ballooning",
+                "unit",
                 dest="runtime_mem",
-                kind="unit",
             ),
             o.NO_CONFLICTS_CHECK,
-            Option(
-                ("--new-primary",),
+            option(
+                "--new-primary",
                 "record another primary node; no data is moved",
+                "string",
                 dest="new_primary_node",
-                kind="string",
+                field="pnode",
             ),
-            Option(
-                ("--keep",),
+            option(
+                "--keep",
                 "keep the data of disks that are removed: detach them instead",
                 dest="keep_disks",
+                field=None,
             ),
-            Option(
-                ("--no-hotplug",),
+            option(
+                "--no-hotplug",
                 "do not apply NIC and disk changes to the running instance (hotplug)",
-                dest="hotplug",
-                sets=False,
-                default=True,
+                clears="hotplug",
             ),
             o.COMMUNICATION,
-            Option(
-                ("-e", "--ext-params"),
+            option(
+                "-e --ext-params",
                 "parameters for a conversion to the disk template ext; provider= is"
                 " required",
-                dest="ext_params",
-                kind="keyval",
+                "keyval",
                 default={},
             ),
-            Option(
-                ("--expires",),
-                "release the reservation after this time, such as 12h, 7d or never",
-                dest="expires",
-                kind="string",
-            ),
-            Option(
-                ("--owner",),
-                "who needs the reservation",
-                dest="owner",
-                kind="string",
-            ),
-            Option(
-                ("--reservation-priority",),
-                "failovers may take the memory of reservations of priority low",
-                dest="reservation_priority",
-                kind="choice",
-                choices=("low", "normal", "high"),
-            ),
+            *_RESERVATION,
             o.FILE_DRIVER,
             o.INSTANCE_FILE_STORAGE_DIR,
             *o.JOB,
@@ -369,13 +309,12 @@ COMMANDS: Final = (
         "copy an instance to another node (plain/file)",
         arguments=(Argument("instance"),),
         options=(
-            o.FORCE,
+            o.NO_QUESTION,
             o.OTHER_NODE,
-            Option(
-                ("--compress",),
+            option(
+                "--compress",
                 "compression tool for the data transfer",
-                dest="compress",
-                kind="string",
+                "string",
                 default="none",
             ),
             o.SHUTDOWN_TIMEOUT,
@@ -384,8 +323,9 @@ COMMANDS: Final = (
             o.IGNORE_IPOLICY,
             *o.JOB,
         ),
-        run="commands.instance.move:run",
+        run="commands.instance.moves:move",
         opcodes=("OP_INSTANCE_MOVE",),
+        requires=(("node", "move: the target node is missing (-n)"),),
         exits=((1, "declined or failure"),),
     ),
     Command(
@@ -394,25 +334,24 @@ COMMANDS: Final = (
         arguments=(Argument("instance", minimum=0, maximum=None),),
         options=(
             o.FORCE_MULTIPLE,
-            Option(
-                ("-t", "--type"),
+            option(
+                "-t --type",
                 "type of reboot: soft, hard or full",
+                "choice",
                 dest="reboot_type",
-                kind="choice",
                 default="hard",
                 choices=("full", "hard", "soft"),
             ),
-            Option(
-                ("--ignore-secondaries",),
+            option(
+                "--ignore-secondaries",
                 "ignore errors on the secondary node (full reboot only)",
-                dest="ignore_secondaries",
             ),
             o.SHUTDOWN_TIMEOUT,
             o.DRY_RUN,
             *o.JOB,
             *o.SELECTION,
         ),
-        run="commands.instance.power:reboot",
+        run="commands.instance.selection:run",
         opcodes=("OP_INSTANCE_REBOOT",),
         exits=((0, "ok"), (1, "declined, or an operation failed")),
     ),
@@ -428,8 +367,9 @@ COMMANDS: Final = (
             o.IALLOCATOR,
             *o.JOB,
         ),
-        run="commands.instance.disks.recreate_disks:run",
+        run="commands.instance.modify:recreate",
         opcodes=("OP_INSTANCE_RECREATE_DISKS",),
+        excludes=(("node", "iallocator"),),
         exits=((1, "both -n and -I given, wrong disk index, or failure"),),
     ),
     Command(
@@ -437,11 +377,11 @@ COMMANDS: Final = (
         "reinstall stopped instances",
         arguments=(Argument("instance", minimum=0, maximum=None),),
         options=(
-            o.FORCE,
+            o.NO_QUESTION,
             o.OS_TYPE,
             o.FORCE_VARIANT,
             o.FORCE_MULTIPLE,
-            Option(("--select-os",), "choose the OS from a list", dest="select_os"),
+            option("--select-os", "choose the OS from a list", field=None),
             o.DRY_RUN,
             o.OS_PARAMETERS,
             o.OS_PARAMETERS_PRIVATE,
@@ -449,7 +389,7 @@ COMMANDS: Final = (
             *o.JOB,
             *o.SELECTION,
         ),
-        run="commands.instance.reinstall:run",
+        run="commands.instance.add:reinstall",
         opcodes=("OP_INSTANCE_REINSTALL", "OP_OS_DIAGNOSE"),
         exits=((0, "ok"), (1, "declined, aborted, or an operation failed")),
     ),
@@ -458,39 +398,29 @@ COMMANDS: Final = (
         "remove an instance and its disks",
         arguments=(Argument("instance", maximum=None),),
         options=(
-            o.FORCE,
+            o.NO_QUESTION,
             o.SHUTDOWN_TIMEOUT,
-            Option(
-                ("--ignore-failures",),
+            option(
+                "--ignore-failures",
                 "remove the instance from the configuration even if its disks cannot"
                 " be removed",
-                dest="ignore_failures",
             ),
             o.DRY_RUN,
             *o.JOB,
         ),
-        run="commands.instance.remove:run",
+        run="commands.instance.moves:remove",
         opcodes=("OP_INSTANCE_REMOVE",),
         exits=((1, "declined, unknown instance or failure"),),
     ),
     Command(
-        "remove-tags",
-        "remove tags",
-        arguments=(
-            Argument("instance"),
-            Argument("unknown", name="tag", minimum=0, maximum=None),
-        ),
-        options=(o.FROM, *o.JOB),
-        run="commands.cli.tags:remove_tags",
-        opcodes=("OP_TAGS_DEL",),
-        exits=((1, "no tags given, unknown tag or failure"),),
-    ),
-    Command(
         "rename",
         "rename a stopped instance",
-        arguments=(Argument("instance"), Argument("host", name="new-name")),
+        arguments=(
+            Argument("instance"),
+            Argument("host", name="new-name", fields=("new_name",)),
+        ),
         options=(o.IP_CHECK, o.NAME_CHECK, o.DRY_RUN, *o.JOB),
-        run="commands.instance.rename:run",
+        run="commands.instance.moves:rename",
         opcodes=("OP_INSTANCE_RENAME",),
     ),
     Command(
@@ -498,32 +428,29 @@ COMMANDS: Final = (
         "replace mirrored disks",
         arguments=(Argument("instance"),),
         options=(
-            Option(("-a", "--auto"), "replace all faulty disks", dest="auto"),
-            Option(
-                ("--disks",),
+            option("-a --auto", "replace all faulty disks", field=None),
+            option(
+                "--disks",
                 "comma-separated list of disk indices (default: all disks)",
-                dest="disks",
-                kind="string",
+                "string",
             ),
             o.IALLOCATOR,
             o.EARLY_RELEASE,
             o.NEW_SECONDARY,
-            Option(
-                ("-p", "--on-primary"),
-                "replace the disks on the primary node",
-                dest="on_primary",
+            option(
+                "-p --on-primary", "replace the disks on the primary node", field=None
             ),
-            Option(
-                ("-s", "--on-secondary"),
+            option(
+                "-s --on-secondary",
                 "replace the disks on the secondary node",
-                dest="on_secondary",
+                field=None,
             ),
             o.DRY_RUN,
             o.EXPLAIN,
             o.IGNORE_IPOLICY,
             *o.JOB,
         ),
-        run="commands.instance.disks.replace_disks:run",
+        run="commands.instance.modify:replace",
         opcodes=("OP_INSTANCE_REPLACE_DISKS",),
         exits=((1, "not exactly one of -p, -s, -a, -n and -I given, or failure"),),
     ),
@@ -534,11 +461,10 @@ COMMANDS: Final = (
         options=(
             o.FORCE,
             o.FORCE_MULTIPLE,
-            Option(
-                ("--timeout",),
+            option(
+                "--timeout",
                 "seconds until an instance that does not stop is killed",
-                dest="timeout",
-                kind="int",
+                "int",
                 default=120,
             ),
             o.DRY_RUN,
@@ -547,7 +473,7 @@ COMMANDS: Final = (
             *o.JOB,
             *o.SELECTION,
         ),
-        run="commands.instance.power:shutdown",
+        run="commands.instance.selection:run",
         opcodes=("OP_INSTANCE_SHUTDOWN",),
         aliases=("stop",),
         exits=((0, "ok"), (1, "declined, or an operation failed")),
@@ -564,15 +490,13 @@ COMMANDS: Final = (
             o.DRY_RUN,
             o.IGNORE_OFFLINE,
             o.NO_REMEMBER,
-            Option(
-                ("--paused",),
-                "start the instance in paused state",
-                dest="startup_paused",
+            option(
+                "--paused", "start the instance in paused state", dest="startup_paused"
             ),
             *o.JOB,
             *o.SELECTION,
         ),
-        run="commands.instance.power:startup",
+        run="commands.instance.selection:run",
         opcodes=("OP_INSTANCE_STARTUP",),
         aliases=("start",),
         exits=((0, "ok"), (1, "declined, or an operation failed")),

@@ -3,21 +3,22 @@
 from typing import Final
 
 from ganeti.commands.cli import options as o
-from ganeti.commands.cli.model import Argument, Command, Option, Program
+from ganeti.commands.cli import rows
+from ganeti.commands.cli.model import Argument, Command, Program, option
 
 COMMANDS: Final = (
     Command(
         "archive",
         "archive finished jobs",
-        arguments=(Argument("jobid", minimum=1, maximum=None),),
-        run="commands.job.archive:archive",
+        arguments=(Argument("jobid", maximum=None),),
+        run="commands.job.commands:archive",
         exits=((0, "ok"), (1, "a job was not archived")),
     ),
     Command(
         "autoarchive",
         "archive jobs older than an age",
         arguments=(Argument("suggest", name="age", choices=("1d", "1w", "4w", "all")),),
-        run="commands.job.archive:autoarchive",
+        run="commands.job.commands:autoarchive",
         exits=((1, "malformed age"),),
     ),
     Command(
@@ -26,17 +27,13 @@ COMMANDS: Final = (
         arguments=(Argument("jobid", minimum=0, maximum=None),),
         options=(
             o.FORCE,
-            Option(
-                ("--kill",),
-                "kill running jobs with SIGKILL; needs --yes-do-it",
-                dest="kill",
-            ),
+            option("--kill", "kill running jobs with SIGKILL; needs --yes-do-it"),
             o.PENDING,
             o.QUEUED,
             o.WAITING,
             o.YES_DO_IT,
         ),
-        run="commands.job.pending:cancel",
+        run="commands.job.commands:cancel",
         exits=(
             (0, "ok"),
             (1, "a job failed, or not exactly one of ids and status option given"),
@@ -48,83 +45,68 @@ COMMANDS: Final = (
         "change priority of queued jobs",
         arguments=(Argument("jobid", minimum=0, maximum=None),),
         options=(o.PRIORITY, o.FORCE, o.PENDING, o.QUEUED, o.WAITING),
-        run="commands.job.pending:change_priority",
+        run="commands.job.commands:change_priority",
         exits=((0, "ok"), (1, "--priority missing, or failure"), (13, "declined")),
     ),
     Command(
         "info",
         "show job details",
-        arguments=(Argument("jobid", minimum=1, maximum=None),),
+        arguments=(Argument("jobid", maximum=None),),
         options=(o.JSON,),
-        run="commands.job.info:run",
+        run="commands.job.commands:info",
         aliases=("show",),
         exits=((0, "ok, even if an id is unknown"),),
     ),
-    Command(
-        "list",
+    rows.list_objects(
+        "jobid",
         "list jobs",
-        arguments=(Argument("jobid", minimum=0, maximum=None),),
         options=(
             o.FILTER,
             o.PENDING,
-            Option(
-                ("--running",),
+            option(
+                "--running",
                 "only jobs in state running",
+                "const",
                 dest="status_filter",
-                kind="const",
                 sets=("running",),
             ),
-            Option(
-                ("--error",),
+            option(
+                "--error",
                 "only jobs in state error",
+                "const",
                 dest="status_filter",
-                kind="const",
                 sets=("error",),
             ),
-            Option(
-                ("--finished",),
+            option(
+                "--finished",
                 "only jobs in a final state (success, error, canceled)",
+                "const",
                 dest="status_filter",
-                kind="const",
                 sets=("canceled", "error", "success"),
             ),
-            Option(
-                ("--archived",),
+            option(
+                "--archived",
                 "also show archived jobs, and add the field 'archived' (slow)",
-                dest="archived",
             ),
-            *o.TABLE,
-            *o.QUERY,
-            o.JSON,
         ),
-        run="commands.job.listing:list_objects",
+        run="commands.lists:jobs",
         fields=("id", "status", "summary"),
-        exits=((14, "unknown field"),),
     ),
-    Command(
-        "list-fields",
-        "list available job fields",
-        arguments=(Argument("unknown", name="field", minimum=0, maximum=None),),
-        options=(*o.TABLE, o.JSON),
-        run="commands.job.listing:list_fields",
-        exits=((14, "unknown field"),),
-    ),
+    rows.list_fields("job"),
     Command(
         "wait",
         "wait for a job without output",
         arguments=(Argument("jobid"),),
-        run="commands.job.watch:wait",
+        run="commands.job.commands:wait",
         exits=((0, "success"), (1, "the job failed, was canceled or is lost")),
     ),
     Command(
         "watch",
         "follow a job and print its messages",
         arguments=(Argument("jobid"),),
-        run="commands.job.watch:watch",
+        run="commands.job.commands:watch",
         exits=((0, "success"), (1, "the job failed, was canceled or is lost")),
     ),
 )
 
-PROGRAM: Final = Program(
-    "gnt-job", "Job queue administration", COMMANDS, tag_kind=None, list_defaults=""
-)
+PROGRAM: Final = Program("gnt-job", "Job queue administration", COMMANDS)

@@ -3,46 +3,33 @@
 from typing import Final
 
 from ganeti.commands.cli import options as o
-from ganeti.commands.cli.model import Argument, Command, Option, Program
+from ganeti.commands.cli import param_options, rows
+from ganeti.commands.cli.model import Argument, Command, Program, option
 
-_ADD_RESERVED: Final = Option(
-    ("--add-reserved-ips",),
+_ADD_RESERVED: Final = option(
+    "--add-reserved-ips",
     "comma-separated list of addresses that instances do not get",
-    dest="add_reserved_ips",
-    kind="string",
+    "string",
+    convert=param_options.addresses,
 )
-_REMOVE_RESERVED: Final = Option(
-    ("--remove-reserved-ips",),
+_REMOVE_RESERVED: Final = option(
+    "--remove-reserved-ips",
     "comma-separated list of reserved addresses that instances may get again",
-    dest="remove_reserved_ips",
-    kind="string",
+    "string",
+    convert=param_options.addresses,
 )
-_GATEWAY: Final = Option(
-    ("--gateway",),
-    "IPv4 address of the router inside the network",
-    dest="gateway",
-    kind="string",
+_GATEWAY: Final = option(
+    "--gateway", "IPv4 address of the router inside the network", "string"
 )
-_NETWORK6: Final = Option(
-    ("--network6",),
-    "IPv6 network, such as 2001:db8:1::/64",
-    dest="network6",
-    kind="string",
+_NETWORK6: Final = option(
+    "--network6", "IPv6 network, such as 2001:db8:1::/64", "string"
 )
-_GATEWAY6: Final = Option(
-    ("--gateway6",),
-    "IPv6 address of the router",
-    dest="gateway6",
-    kind="string",
-)
-_NO_CONFLICTS_CHECK: Final = Option(
-    ("--no-conflicts-check",),
+_GATEWAY6: Final = option("--gateway6", "IPv6 address of the router", "string")
+_NO_CONFLICTS_CHECK: Final = option(
+    "--no-conflicts-check",
     "skip the check for addresses of the network that are in use outside of it",
-    dest="conflicts_check",
-    sets=False,
-    default=True,
+    clears="conflicts_check",
 )
-_TAGS: Final = Argument("unknown", name="tag", minimum=0, maximum=None)
 
 COMMANDS: Final = (
     Command(
@@ -51,11 +38,8 @@ COMMANDS: Final = (
         arguments=(Argument("network"),),
         options=(
             o.DRY_RUN,
-            Option(
-                ("--network",),
-                "IPv4 network, such as 192.0.2.0/24 (required)",
-                dest="network",
-                kind="string",
+            option(
+                "--network", "IPv4 network, such as 192.0.2.0/24 (required)", "string"
             ),
             _GATEWAY,
             _ADD_RESERVED,
@@ -63,28 +47,25 @@ COMMANDS: Final = (
             _NETWORK6,
             _GATEWAY6,
             _NO_CONFLICTS_CHECK,
-            o.TAGS,
+            o.TAGS._replace(convert=param_options.listed),
             *o.JOB,
         ),
-        run="commands.network.add:run",
         opcodes=("OP_NETWORK_ADD",),
+        requires=(("network", "The --network option must be given"),),
         exits=((1, "--network is missing, or failure"),),
     ),
-    Command(
-        "add-tags",
-        "add tags",
-        arguments=(Argument("network"), _TAGS),
-        options=(o.FROM, *o.JOB),
-        run="commands.cli.tags:add_tags",
-        opcodes=("OP_TAGS_SET",),
-        exits=((1, "no tags given or failure"),),
-    ),
+    *rows.tag_commands(Argument("network")),
     Command(
         "connect",
         "connect a network to groups",
         arguments=(Argument("network"), Argument("group", minimum=0, maximum=None)),
-        options=(_NO_CONFLICTS_CHECK, o.NIC_PARAMETERS, o.PRIORITY, *o.PLANNED),
-        run="commands.network.connections:connect",
+        options=(
+            _NO_CONFLICTS_CHECK,
+            o.NIC_PARAMETERS._replace(field=None),
+            o.PRIORITY,
+            *o.PLANNED,
+        ),
+        run="commands.network.commands:connect",
         opcodes=("OP_NETWORK_CONNECT",),
     ),
     Command(
@@ -92,7 +73,7 @@ COMMANDS: Final = (
         "disconnect a network from groups",
         arguments=(Argument("network"), Argument("group", minimum=0, maximum=None)),
         options=(o.PRIORITY, *o.PLANNED),
-        run="commands.network.connections:disconnect",
+        run="commands.network.commands:disconnect",
         opcodes=("OP_NETWORK_DISCONNECT",),
     ),
     Command(
@@ -100,32 +81,15 @@ COMMANDS: Final = (
         "show network details",
         arguments=(Argument("network", minimum=0, maximum=None),),
         options=(o.JSON,),
-        run="commands.network.info:run",
+        run="commands.network.commands:info",
     ),
-    Command(
-        "list",
+    rows.list_objects(
+        "network",
         "list networks",
-        arguments=(Argument("network", minimum=0, maximum=None),),
-        options=(*o.TABLE, *o.QUERY, o.JSON),
-        run="commands.network.listing:list_objects",
+        run="commands.lists:networks",
         fields=("name", "network", "gateway", "mac_prefix", "group_list", "tags"),
-        exits=((14, "unknown field"),),
     ),
-    Command(
-        "list-fields",
-        "list available network fields",
-        arguments=(Argument("unknown", name="field", minimum=0, maximum=None),),
-        options=(*o.TABLE, o.JSON),
-        run="commands.network.listing:list_fields",
-        exits=((14, "unknown field"),),
-    ),
-    Command(
-        "list-tags",
-        "list tags, one per line, sorted",
-        arguments=(Argument("network"),),
-        options=(o.JSON,),
-        run="commands.cli.tags:list_tags",
-    ),
+    rows.list_fields("network"),
     Command(
         "modify",
         "change a network",
@@ -140,7 +104,7 @@ COMMANDS: Final = (
             _GATEWAY6,
             *o.JOB,
         ),
-        run="commands.network.modify:run",
+        run="commands.network.commands:modify",
         opcodes=("OP_NETWORK_SET_PARAMS",),
         exits=((1, "nothing to change, or failure"),),
     ),
@@ -149,24 +113,17 @@ COMMANDS: Final = (
         "remove a network",
         arguments=(Argument("network"),),
         options=(o.FORCE, o.DRY_RUN, *o.JOB),
-        run="commands.network.remove:run",
         opcodes=("OP_NETWORK_REMOVE",),
-    ),
-    Command(
-        "remove-tags",
-        "remove tags",
-        arguments=(Argument("network"), _TAGS),
-        options=(o.FROM, *o.JOB),
-        run="commands.cli.tags:remove_tags",
-        opcodes=("OP_TAGS_DEL",),
-        exits=((1, "no tags given, unknown tag or failure"),),
     ),
     Command(
         "rename",
         "rename a network",
-        arguments=(Argument("network", minimum=2, maximum=2),),
+        arguments=(
+            Argument(
+                "network", minimum=2, maximum=2, fields=("network_name", "new_name")
+            ),
+        ),
         options=(o.DRY_RUN, *o.JOB),
-        run="commands.network.rename:run",
         opcodes=("OP_NETWORK_RENAME",),
     ),
 )

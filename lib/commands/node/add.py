@@ -1,13 +1,13 @@
-"""``add``: prepare a machine over SSH, then make it a node."""
+"""``add``: prepare a machine over SSH, then make it a node; and ``modify``."""
 
 import functools
 from typing import Final
 
 from ganeti.base import errors
 from ganeti.base.constants import exitcodes
-from ganeti.commands.cli import param_options, prompts
+from ganeti.commands.cli import prompts
 from ganeti.commands.cli.context import CommandContext
-from ganeti.commands.cli.waiting import jobs, plans
+from ganeti.commands.cli.waiting import jobs, operation, plans
 
 #: Ends of a job that has not added the node; after others it may have, or still will.
 _REFUSALS: Final = (
@@ -50,50 +50,56 @@ def run(ctx: CommandContext) -> int:
     )
     if plans.wanted(ctx):
         before = node_add.plan(ctx.paths, request)
-        operation = _operation(ctx, name, opts.secondary_ip)
-        return plans.show(ctx, [], before=[*before, plans.job(operation)])
-    _check(ctx, _operation(ctx, name, None if opts.readd else opts.secondary_ip))
+        addition = _addition(ctx, name, opts.secondary_ip)
+        return plans.show(ctx, [], before=[*before, plans.job(addition)])
+    _check(ctx, _addition(ctx, name, None if opts.readd else opts.secondary_ip))
     if opts.node_setup and changes_ssh:
         ctx.err(_WARNING.format(node=name))
     joined = node_add.join(ctx.paths, request, feedback=ctx.err)
-    operation = _operation(ctx, joined.name, joined.secondary_ip, joined.ssh_host_keys)
+    addition = _addition(ctx, joined.name, joined.secondary_ip, joined.ssh_host_keys)
     try:
-        jobs.run(ctx, operation)
+        jobs.run(ctx, addition)
     except _REFUSALS:
         joined.undo()
         raise
     return exitcodes.EXIT_SUCCESS
 
 
-def _check(ctx: CommandContext, operation: jobs.Op) -> None:
+def _check(ctx: CommandContext, addition: jobs.Op) -> None:
     """Have the master check the request before anything changes on any machine.
 
     Raises:
         GenericError: the error with which the job would end.
     """
-    ops = [{**operation, "dry_run": True}]
+    ops = [{**addition, "dry_run": True}]
     (plan,) = jobs.explained_call(ctx, "PlanJob", ops, [ops])["opcodes"]
     if plan["error"] is not None:
         raise errors.decode(plan["error"]) or errors.OpExecError(str(plan["error"]))
 
 
-def _operation(
+def _addition(
     ctx: CommandContext,
     name: str,
     secondary_ip: str | None,
     host_keys: tuple[str, ...] | None = None,
 ) -> jobs.Op:
-    opts = ctx.opts
-    return jobs.op(
-        "OP_NODE_ADD",
+    return operation.fill(
+        ctx,
         node_name=name,
         secondary_ip=secondary_ip,
-        readd=opts.readd,
-        group=opts.nodegroup,
-        vm_capable=opts.vm_capable,
-        master_capable=opts.master_capable,
-        ndparams=opts.ndparams,
-        node_setup=opts.node_setup,
         ssh_host_keys=None if host_keys is None else list(host_keys),
-        **param_options.state_parameters(opts),
     )
+
+
+def modify(ctx: CommandContext) -> int:
+    """Change a node."""
+    opts = ctx.opts
+    operation.require_changes(ctx, operation.fill(ctx))
+    question = (
+        f"Node {ctx.args[0]} was offline: its instances may run elsewhere now, and its"
+        " data may be old. It should be re-added with 'gnt-node add --readd' instead."
+        " Do you want to set it online all the same?"
+    )
+    if opts.offline is False and not opts.force and not prompts.confirm(ctx, question):
+        return exitcodes.EXIT_FAILURE
+    return operation.run(ctx)

@@ -25,12 +25,7 @@ FIELDS: Final = [
 
 def run(ctx: CommandContext) -> None:
     """Show nodes."""
-    nodes = listing.named(ctx, "node", FIELDS, ctx.args)
-    if ctx.opts.json:
-        listing.print_json(ctx, nodes)
-        return
-    if nodes:
-        ctx.out(info_tree.render([_node(node) for node in nodes]))
+    listing.show_named(ctx, "node", FIELDS, _node)
 
 
 def _node(node: dict[str, Any]) -> info_tree.Pairs:

@@ -40,15 +40,7 @@ def show(ctx: CommandContext) -> None:
         listing.print_json(ctx, [dict(zip(fields, row, strict=True)) for row in rows])
         return
     texts = [[escape(str(value)) for value in row] for row in rows]
-    text = table.render(
-        _COLUMNS,
-        list(zip(*texts, strict=True)) or [()] * len(_COLUMNS),
-        separator=ctx.opts.separator,
-        headers=not ctx.opts.no_headers,
-        pad_header=True,
-    )
-    if text:
-        ctx.out(text)
+    listing.print_table(ctx, _COLUMNS, texts)
 
 
 def _rows(ctx: CommandContext, node: str) -> list[_Row]:

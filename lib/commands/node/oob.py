@@ -1,17 +1,19 @@
-"""``power`` and ``health``: through the out-of-band helper of each node."""
+"""Commands on machines: power and health by helpers, resets, approved commands."""
 
 from typing import Any, Final
 
 from ganeti.base import errors
 from ganeti.base.constants import ecodes, exitcodes
 from ganeti.base.constants import query as q
+from ganeti.base.errors import refusal
 from ganeti.base.text import nicesort
 from ganeti.commands.cli import options as o
 from ganeti.commands.cli import prompts
 from ganeti.commands.cli.context import CommandContext
 from ganeti.commands.cli.output import listing, table
-from ganeti.commands.cli.waiting import jobs, submission
-from ganeti.commands.node.listing import warn_of_power
+from ganeti.commands.cli.output.listing import online_nodes
+from ganeti.commands.cli.waiting import jobs, operation, submission
+from ganeti.commands.lists import warn_of_power
 
 _COMMANDS: Final = {
     "on": "power-on",
@@ -35,16 +37,13 @@ def power(ctx: CommandContext) -> int:
     """Switch the power of nodes, or show its state."""
     verb, *names = ctx.args
     if verb not in _COMMANDS:
-        raise errors.OpPrereqError(
-            f"power: wanted {', '.join(_COMMANDS)}, found {verb!r}", ecodes.ECODE_INVAL
-        )
+        raise refusal(f"power: wanted {', '.join(_COMMANDS)}, found {verb!r}")
     if verb == "status":
         return _status(ctx, names)
     nodes = _named(ctx, verb, names) if names else _everybody(ctx, verb)
     if not nodes or not _is_confirmed(ctx, verb, nodes, all_nodes=not names):
         return exitcodes.EXIT_FAILURE
-    operation = _switching_op(ctx, verb, [node["name"] for node in nodes])
-    job = submission.run(ctx, operation)
+    job = submission.run(ctx, _switching_op(ctx, verb, nodes))
     return _show(ctx, job.result, _invoked) if job.is_done else job.code
 
 
@@ -54,13 +53,14 @@ def _status(ctx: CommandContext, names: list[str]) -> int:
     if not names:
         return _nobody(ctx)
     timeout = ctx.opts.oob_timeout
-    operation = jobs.op(
+    # The other options are about switching.
+    question = jobs.op(
         "OP_OOB_COMMAND",
         node_names=names,
         command=_COMMANDS["status"],
         timeout=_STATUS_S if timeout == o.OOB_TIMEOUT.default else timeout,
     )
-    job = submission.run(ctx, operation)
+    job = submission.run(ctx, question)
     return _show(ctx, job.result, _power_lines) if job.is_done else job.code
 
 
@@ -73,13 +73,8 @@ def health(ctx: CommandContext) -> int:
         warn_of_power(ctx, nodes)
     if not names:
         return _nobody(ctx)
-    operation = jobs.op(
-        "OP_OOB_COMMAND",
-        node_names=names,
-        command="health",
-        timeout=ctx.opts.oob_timeout,
-    )
-    return _show(ctx, jobs.run(ctx, operation), _health_lines)
+    question = operation.fill(ctx, command="health", node_names=names)
+    return _show(ctx, jobs.run(ctx, question), _health_lines)
 
 
 # Nodes
@@ -102,10 +97,7 @@ def _everybody(ctx: CommandContext, verb: str) -> list[dict[str, Any]]:
         OpPrereqError: all machines would be stopped without a question.
     """
     if verb in _STOPPING and ctx.opts.force:
-        raise errors.OpPrereqError(
-            f"power {verb}: please name the nodes, or leave out --force",
-            ecodes.ECODE_INVAL,
-        )
+        raise refusal(f"power {verb}: please name the nodes, or leave out --force")
     nodes = _capable(ctx)
     if verb in _STOPPING:
         nodes = [node for node in nodes if not node["master"]]
@@ -130,10 +122,7 @@ def _named(ctx: CommandContext, verb: str, names: list[str]) -> list[dict[str, A
             if node["powered"] is not None:
                 by_hand = f"{node['ndp/oob_program']} {_COMMANDS[verb]} {name}"
                 hint += f", or run it by hand: {by_hand}"
-            raise errors.OpPrereqError(
-                f"node {name}: is the master, power-{verb} is refused{hint}",
-                ecodes.ECODE_INVAL,
-            )
+            raise refusal(f"node {name}: is the master, power-{verb} is refused{hint}")
         if node["powered"] is None:
             raise errors.OpPrereqError(_unsupported(name), ecodes.ECODE_STATE)
     return nodes
@@ -178,24 +167,21 @@ def _running(ctx: CommandContext, nodes: list[dict[str, Any]]) -> list[str]:
 
 
 # Jobs and output
-def _switching_op(ctx: CommandContext, verb: str, names: list[str]) -> jobs.Op:
+def _switching_op(
+    ctx: CommandContext, verb: str, nodes: list[dict[str, Any]]
+) -> jobs.Op:
     """Return the opcode that switches nodes.
 
     Those that go off are marked offline when that is confirmed: before, their instances
     run, and automatic repair would start them elsewhere, too.
     """
-    opts = ctx.opts
-    marks = {}
-    if verb == "off" and not opts.ignore_status:
-        marks = {"mark_offline": True, "auto_promote": opts.auto_promote}
-    return jobs.op(
-        "OP_OOB_COMMAND",
-        node_names=names,
+    marks = verb == "off" and not ctx.opts.ignore_status
+    return operation.fill(
+        ctx,
+        node_names=[node["name"] for node in nodes],
         command=_COMMANDS[verb],
-        ignore_status=opts.ignore_status,
-        timeout=opts.oob_timeout,
-        power_delay=opts.power_delay,
-        **marks,
+        mark_offline=True if marks else None,
+        auto_promote=ctx.opts.auto_promote if marks else None,
     )
 
 
@@ -251,3 +237,51 @@ def _show(ctx: CommandContext, result: list[Any], lines_of: Any) -> int:
             )
         )
     return exitcodes.EXIT_FAILURE if failed else exitcodes.EXIT_SUCCESS
+
+
+def powercycle(ctx: CommandContext) -> int:
+    """Reset a node."""
+    node = ctx.args[0]
+    if not ctx.opts.confirm:
+        listing.named(
+            ctx, "node", ["name"], [node]
+        )  # refuse a wrong name before the question
+        question = f"Are you sure you want to hard powercycle node {node}?"
+        if not prompts.confirm(ctx, question):
+            return exitcodes.EXIT_DECLINED
+    job = submission.submit_or_run(ctx, operation.fill(ctx))
+    if job.result:
+        ctx.err(job.result)
+    return job.code
+
+
+_RULER: Final = "-" * 48
+
+
+def restricted_command(ctx: CommandContext) -> int:
+    """Run an approved command on nodes; fail if it failed on any node."""
+    opts = ctx.opts
+    names = ctx.args[1:]
+    if not names and not opts.nodegroup:
+        raise refusal("restricted-command: nodes or a node group (-g) are missing")
+    nodes = [node["name"] for node in online_nodes(ctx, names, group=opts.nodegroup)]
+    if not nodes:
+        raise errors.OpPrereqError(
+            "restricted-command: all selected nodes are offline", ecodes.ECODE_STATE
+        )
+    job = submission.submit_or_run(ctx, operation.fill(ctx, nodes=nodes))
+    if not job.is_done:
+        return job.code
+    code = exitcodes.EXIT_SUCCESS
+    for node, (success, text) in zip(nodes, job.result, strict=True):
+        ctx.out(_RULER)
+        if not success:
+            code = exitcodes.EXIT_FAILURE
+            ctx.out(text)
+        elif opts.show_machine_names:
+            for line in text.splitlines():
+                ctx.out(f"{node}: {line}")
+        else:
+            ctx.out(f"Node: {node}")
+            ctx.out(text)
+    return code

@@ -1,11 +1,11 @@
-"""``volumes``, ``list-storage``, ``modify-storage`` and ``repair-storage``."""
+"""``volumes``, ``list-storage`` and ``modify-storage``: storage units of nodes."""
 
 from typing import Any, Final
 
 from ganeti.base.constants import exitcodes
 from ganeti.commands.cli.context import CommandContext
 from ganeti.commands.cli.output import listing, table
-from ganeti.commands.cli.waiting import jobs, submission
+from ganeti.commands.cli.waiting import jobs, operation
 
 _VOLUME_TITLES: Final = {
     "node": "Node",
@@ -47,23 +47,16 @@ def _show(
     ]
     unit = table.default_unit(ctx.opts.units, ctx.opts.separator)
     formats = [table.format_of(column, unit) for column in columns]
-    cells = [[show(row[index]) for row in rows] for index, show in enumerate(formats)]
-    text = table.render(
-        columns,
-        cells,
-        separator=ctx.opts.separator,
-        headers=not ctx.opts.no_headers,
-        pad_header=True,
-    )
-    if text:
-        ctx.out(text)
+    texts = [
+        [show(cell) for show, cell in zip(formats, row, strict=True)] for row in rows
+    ]
+    listing.print_table(ctx, columns, texts)
 
 
 def volumes(ctx: CommandContext) -> None:
     """List logical volumes."""
     fields = listing.selected_fields(ctx.opts.output, ctx.command.fields)
-    operation = jobs.op("OP_NODE_QUERYVOLS", nodes=ctx.args, output_fields=fields)
-    rows = jobs.run(ctx, operation)
+    rows = jobs.run(ctx, operation.fill(ctx, output_fields=fields))
     # All values in the job's result are texts.
     shown = [
         [
@@ -78,39 +71,13 @@ def volumes(ctx: CommandContext) -> None:
 def list_storage(ctx: CommandContext) -> None:
     """List storage units."""
     fields = listing.selected_fields(ctx.opts.output, ctx.command.fields)
-    operation = jobs.op(
-        "OP_NODE_QUERY_STORAGE",
-        nodes=ctx.args,
-        storage_type=ctx.opts.user_storage_type,
-        output_fields=fields,
-    )
-    _show(ctx, _STORAGE_TITLES, fields, jobs.run(ctx, operation))
+    rows = jobs.run(ctx, operation.fill(ctx, output_fields=fields))
+    _show(ctx, _STORAGE_TITLES, fields, rows)
 
 
 def modify_storage(ctx: CommandContext) -> int:
     """Change a storage unit."""
-    node, storage_type, name = ctx.args
     if ctx.opts.allocatable is None:
         ctx.err("No changes to perform, exiting.")
         return exitcodes.EXIT_SUCCESS
-    operation = jobs.op(
-        "OP_NODE_MODIFY_STORAGE",
-        node_name=node,
-        storage_type=storage_type,
-        name=name,
-        changes={"allocatable": ctx.opts.allocatable},
-    )
-    return submission.submit_or_run(ctx, operation).code
-
-
-def repair_storage(ctx: CommandContext) -> int:
-    """Repair a storage unit."""
-    node, storage_type, name = ctx.args
-    operation = jobs.op(
-        "OP_REPAIR_NODE_STORAGE",
-        node_name=node,
-        storage_type=storage_type,
-        name=name,
-        ignore_consistency=ctx.opts.ignore_consistency,
-    )
-    return submission.submit_or_run(ctx, operation).code
+    return operation.run(ctx, changes={"allocatable": ctx.opts.allocatable})

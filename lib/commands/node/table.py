@@ -3,7 +3,8 @@
 from typing import Final
 
 from ganeti.commands.cli import options as o
-from ganeti.commands.cli.model import Argument, Command, Option, Program
+from ganeti.commands.cli import rows
+from ganeti.commands.cli.model import Argument, Command, Program, option
 
 COMMANDS: Final = (
     Command(
@@ -12,39 +13,32 @@ COMMANDS: Final = (
         arguments=(Argument("host", name="node"),),
         options=(
             o.SECONDARY_IP,
-            Option(
-                ("--readd",),
-                "add a node again that is still in the configuration",
-                dest="readd",
-            ),
-            Option(
-                ("--no-ssh-key-check",),
+            option("--readd", "add a node again that is still in the configuration"),
+            option(
+                "--no-ssh-key-check",
                 "do not verify the SSH host key of the new node",
-                dest="ssh_key_check",
-                sets=False,
-                default=True,
+                clears="ssh_key_check",
+                field=None,
             ),
-            Option(
-                ("--force-join",),
+            option(
+                "--force-join",
                 "no effect any more; prints a notice",
-                dest="force_join",
                 warns="no effect, this is not supported any more",
+                field=None,
             ),
-            Option(
-                ("--no-node-setup",),
+            option(
+                "--no-node-setup",
                 "no effect any more; prints a notice that refers to modify_ssh_setup",
-                dest="node_setup",
-                sets=False,
-                default=True,
+                clears="node_setup",
                 warns="no effect any more, see modify_ssh_setup of the cluster",
             ),
-            Option(
-                ("--create-bridge",),
+            option(
+                "--create-bridge",
                 "create the default bridge of guests on the node if it is missing",
-                dest="create_bridge",
+                field=None,
             ),
-            o.VERBOSE,
-            o.NODE_GROUP,
+            o.VERBOSE._replace(field=None),
+            o.NODE_GROUP._replace(field="group"),
             o.PRIORITY,
             o.MASTER_CAPABLE,
             o.VM_CAPABLE,
@@ -61,47 +55,27 @@ COMMANDS: Final = (
             ),
         ),
     ),
-    Command(
-        "add-tags",
-        "add tags",
-        arguments=(
-            Argument("node"),
-            Argument("unknown", name="tag", minimum=0, maximum=None),
-        ),
-        options=(o.FROM, *o.JOB),
-        run="commands.cli.tags:add_tags",
-        opcodes=("OP_TAGS_SET",),
-        exits=((1, "no tags given or failure"),),
-    ),
+    *rows.tag_commands(Argument("node")),
     Command(
         "evacuate",
         "move instances away from a node",
         arguments=(Argument("node", maximum=None),),
         options=(
-            o.FORCE,
+            o.NO_QUESTION,
             o.IALLOCATOR,
-            Option(
-                ("--ignore-soft-errors",),
+            option(
+                "--ignore-soft-errors",
                 "allow moves that only soft limits such as N+1 forbid",
-                dest="ignore_soft_errors",
             ),
             o.NEW_SECONDARY,
             o.EARLY_RELEASE,
-            Option(
-                ("-p", "--primary-only"),
-                "only move primary instances",
-                dest="primary_only",
-            ),
-            Option(
-                ("-s", "--secondary-only"),
-                "only move secondary instances",
-                dest="secondary_only",
-            ),
+            option("-p --primary-only", "only move primary instances", field=None),
+            option("-s --secondary-only", "only move secondary instances", field=None),
             o.DRY_RUN,
             o.EXPLAIN,
             *o.JOB,
         ),
-        run="commands.node.evacuate:run",
+        run="commands.node.moves:evacuate",
         opcodes=("OP_NODE_EVACUATE",),
         exits=((0, "ok or nothing to do"), (1, "a job failed"), (13, "declined")),
     ),
@@ -116,14 +90,14 @@ COMMANDS: Final = (
             o.PRIORITY,
             *o.PLANNED,
         ),
-        run="commands.node.failover:run",
+        run="commands.node.moves:fail_over",
         opcodes=("OP_INSTANCE_FAILOVER",),
         exits=((0, "ok or nothing to do"), (1, "a job failed"), (2, "declined")),
     ),
     Command(
         "health",
         "show health reported by the out-of-band helper",
-        arguments=(Argument("node", minimum=0, maximum=None),),
+        arguments=(Argument("node", minimum=0, maximum=None, fields=("node_names",)),),
         options=(o.PRIORITY, o.OOB_TIMEOUT, *o.TABLE, o.JSON),
         run="commands.node.oob:health",
         opcodes=("OP_OOB_COMMAND",),
@@ -137,12 +111,14 @@ COMMANDS: Final = (
         run="commands.node.info:run",
         aliases=("show",),
     ),
-    Command(
-        "list",
+    rows.list_objects(
+        "node",
         "list nodes",
-        arguments=(Argument("node", minimum=0, maximum=None),),
-        options=(o.UNITS, o.FILTER, *o.TABLE, *o.QUERY, o.JSON),
-        run="commands.node.listing:list_objects",
+        options=(
+            o.UNITS,
+            o.FILTER,
+        ),
+        run="commands.lists:nodes",
         fields=(
             "name",
             "dtotal",
@@ -153,7 +129,6 @@ COMMANDS: Final = (
             "pinst_cnt",
             "sinst_cnt",
         ),
-        exits=((14, "unknown field"),),
     ),
     Command(
         "list-drbd",
@@ -164,26 +139,20 @@ COMMANDS: Final = (
         fields=("node", "minor", "instance", "disk", "role", "peer"),
         exits=((1, "unknown node, or no answer or a malformed one of confd"),),
     ),
-    Command(
-        "list-fields",
-        "list available node fields",
-        arguments=(Argument("unknown", name="field", minimum=0, maximum=None),),
-        options=(*o.TABLE, o.JSON),
-        run="commands.node.listing:list_fields",
-        exits=((14, "unknown field"),),
-    ),
+    rows.list_fields("node"),
     Command(
         "list-storage",
         "list storage units on nodes",
-        arguments=(Argument("node", minimum=0, maximum=None),),
+        arguments=(Argument("node", minimum=0, maximum=None, fields=("nodes",)),),
         options=(
             o.UNITS,
             o.OUTPUT,
-            Option(
-                ("-t", "--storage-type"),
+            option(
+                "-t --storage-type",
                 "storage type to list",
+                "choice",
                 dest="user_storage_type",
-                kind="choice",
+                field="storage_type",
                 choices=("file", "gluster", "lvm-pv", "lvm-vg", "sharedfile"),
             ),
             o.PRIORITY,
@@ -195,18 +164,11 @@ COMMANDS: Final = (
         fields=("node", "type", "name", "size", "used", "free", "allocatable"),
     ),
     Command(
-        "list-tags",
-        "list tags, one per line, sorted",
-        arguments=(Argument("node"),),
-        options=(o.JSON,),
-        run="commands.cli.tags:list_tags",
-    ),
-    Command(
         "migrate",
         "migrate all primary instances of a node",
         arguments=(Argument("node"),),
         options=(
-            o.FORCE,
+            o.NO_QUESTION,
             o.NON_LIVE,
             o.MIGRATION_MODE,
             o.TARGET_NODE,
@@ -215,8 +177,13 @@ COMMANDS: Final = (
             o.NO_RUNTIME_CHANGES,
             *o.JOB,
         ),
-        run="commands.node.migrate:run",
+        run="commands.node.moves:migrate",
         opcodes=("OP_NODE_MIGRATE",),
+        excludes=(("iallocator", "dst_node"),),
+        reports=(
+            "All instances migrated successfully.",
+            "There were {} errors during the node migration.",
+        ),
         exits=((0, "ok or nothing to do"), (1, "a job failed"), (13, "declined")),
     ),
     Command(
@@ -225,41 +192,34 @@ COMMANDS: Final = (
         arguments=(Argument("node"),),
         options=(
             o.FORCE,
-            Option(
-                ("-C", "--master-candidate"),
-                "set the master candidate flag",
-                dest="master_candidate",
-                kind="bool",
-            ),
-            Option(
-                ("-D", "--drained"), "set the drained flag", dest="drained", kind="bool"
-            ),
-            Option(
-                ("-O", "--offline"), "set the offline flag", dest="offline", kind="bool"
-            ),
+            option("-C --master-candidate", "set the master candidate flag", "bool"),
+            option("-D --drained", "set the drained flag", "bool"),
+            option("-O --offline", "set the offline flag", "bool"),
             o.MASTER_CAPABLE,
             o.VM_CAPABLE,
             o.SECONDARY_IP,
             o.AUTO_PROMOTE,
             o.DRY_RUN,
             o.NODE_PARAMETERS,
-            Option(
-                ("--node-powered",),
+            option(
+                "--node-powered",
                 "record whether the node is powered",
-                dest="node_powered",
-                kind="bool",
+                "bool",
+                field="powered",
             ),
-            Option(
-                ("--powered",),
+            option(
+                "--powered",
                 "the same as --node-powered",
+                "bool",
                 dest="node_powered",
-                kind="bool",
+                field="powered",
             ),
             *o.JOB,
             *o.STATE,
         ),
-        run="commands.node.modify:run",
+        run="commands.node.add:modify",
         opcodes=("OP_NODE_SET_PARAMS",),
+        changes="node",
         exits=((1, "nothing to change, declined or failure"),),
     ),
     Command(
@@ -267,15 +227,20 @@ COMMANDS: Final = (
         "change a storage unit",
         arguments=(
             Argument("node"),
-            Argument("choice", name="storage-type", choices=("lvm-pv",)),
-            Argument("file", name="storage"),
+            Argument(
+                "choice",
+                name="storage-type",
+                fields=("storage_type",),
+                choices=("lvm-pv",),
+            ),
+            Argument("file", name="storage", fields=("name",)),
         ),
         options=(
-            Option(
-                ("--allocatable",),
+            option(
+                "--allocatable",
                 "set the allocatable flag of the physical volume",
-                dest="allocatable",
-                kind="bool",
+                "bool",
+                field=None,
             ),
             o.DRY_RUN,
             *o.JOB,
@@ -289,16 +254,15 @@ COMMANDS: Final = (
         "control node power through the out-of-band helper",
         arguments=(
             Argument("choice", choices=("on", "off", "cycle", "status")),
-            Argument("node", minimum=0, maximum=None),
+            Argument("node", minimum=0, maximum=None, fields=("node_names",)),
         ),
         options=(
             o.AUTO_PROMOTE,
-            Option(
-                ("--ignore-status",),
+            option(
+                "--ignore-status",
                 "neither require nor change the offline flag of the node",
-                dest="ignore_status",
             ),
-            o.FORCE,
+            o.NO_QUESTION,
             o.OOB_TIMEOUT,
             o.POWER_DELAY,
             o.without_effect(o.SUBMIT, "the command waits for the nodes"),
@@ -322,7 +286,7 @@ COMMANDS: Final = (
         "reset a node hard",
         arguments=(Argument("node"),),
         options=(o.FORCE, o.YES, o.DRY_RUN, *o.JOB),
-        run="commands.node.powercycle:run",
+        run="commands.node.oob:powercycle",
         opcodes=("OP_NODE_POWERCYCLE",),
         exits=((2, "declined"),),
     ),
@@ -331,49 +295,43 @@ COMMANDS: Final = (
         "remove a node",
         arguments=(Argument("node", maximum=None),),
         options=(o.DRY_RUN, o.PRIORITY, *o.PLANNED),
-        run="commands.node.remove:run",
         opcodes=("OP_NODE_REMOVE",),
-    ),
-    Command(
-        "remove-tags",
-        "remove tags",
-        arguments=(
-            Argument("node"),
-            Argument("unknown", name="tag", minimum=0, maximum=None),
-        ),
-        options=(o.FROM, *o.JOB),
-        run="commands.cli.tags:remove_tags",
-        opcodes=("OP_TAGS_DEL",),
-        exits=((1, "no tags given, unknown tag or failure"),),
     ),
     Command(
         "repair-storage",
         "repair a storage unit",
         arguments=(
             Argument("node"),
-            Argument("choice", name="storage-type", choices=("lvm-vg",)),
-            Argument("file", name="storage"),
+            Argument(
+                "choice",
+                name="storage-type",
+                fields=("storage_type",),
+                choices=("lvm-vg",),
+            ),
+            Argument("file", name="storage", fields=("name",)),
         ),
         options=(o.IGNORE_CONSISTENCY, o.DRY_RUN, *o.JOB),
-        run="commands.node.storage:repair_storage",
         opcodes=("OP_REPAIR_NODE_STORAGE",),
     ),
     Command(
         "restricted-command",
         "run an approved command on nodes",
         arguments=(
-            Argument("unknown", name="command"),
-            Argument("node", minimum=0, maximum=None),
+            Argument("unknown", name="command", fields=("command",)),
+            Argument("node", minimum=0, maximum=None, fields=("nodes",)),
         ),
         options=(
-            Option(
-                ("--sync",), "hold the node locks during the command", dest="do_locking"
+            option(
+                "--sync",
+                "hold the node locks during the command",
+                dest="do_locking",
+                field="use_locking",
             ),
             o.SHOW_MACHINE_NAMES,
-            o.NODE_GROUP,
+            o.NODE_GROUP._replace(field=None),
             *o.JOB,
         ),
-        run="commands.node.restricted_command:run",
+        run="commands.node.oob:restricted_command",
         opcodes=("OP_RESTRICTED_COMMAND",),
         exits=(
             (0, "ok on all nodes"),
@@ -383,7 +341,7 @@ COMMANDS: Final = (
     Command(
         "volumes",
         "list logical volumes on nodes",
-        arguments=(Argument("node", minimum=0, maximum=None),),
+        arguments=(Argument("node", minimum=0, maximum=None, fields=("nodes",)),),
         options=(o.UNITS, o.OUTPUT, o.PRIORITY, *o.TABLE, o.JSON),
         run="commands.node.storage:volumes",
         opcodes=("OP_NODE_QUERYVOLS",),

@@ -1,9 +1,1 @@
-"""The program ``gnt-os``: `table` lists its commands; each has a module."""
-
-
-def main() -> int:
-    """Run the program with the arguments of this process; return the exit code."""
-    from ganeti.commands.cli import app
-    from ganeti.commands.os.table import PROGRAM
-
-    return app.main(PROGRAM)
+"""The commands of ``gnt-os``: `table` lists them."""

@@ -3,14 +3,14 @@
 from typing import Final
 
 from ganeti.commands.cli import options as o
-from ganeti.commands.cli.model import Argument, Command, Option, Program
+from ganeti.commands.cli.model import Argument, Command, Program, option
 
 COMMANDS: Final = (
     Command(
         "diagnose",
         "show OS validity on every node",
         options=(o.PRIORITY, o.JSON),
-        run="commands.os.diagnose:run",
+        run="commands.os.commands:diagnose",
         opcodes=("OP_OS_DIAGNOSE",),
         exits=((0, "all valid"), (1, "an OS is invalid or partially valid")),
     ),
@@ -19,7 +19,7 @@ COMMANDS: Final = (
         "show OS details",
         arguments=(Argument("os", minimum=0, maximum=None),),
         options=(o.PRIORITY, o.JSON),
-        run="commands.os.info:run",
+        run="commands.os.commands:info",
         opcodes=("OP_OS_DIAGNOSE",),
         aliases=("show",),
     ),
@@ -27,7 +27,7 @@ COMMANDS: Final = (
         "list",
         "list usable OS names including variants",
         options=(o.NO_HEADERS, o.PRIORITY, o.JSON),
-        run="commands.os.listing:run",
+        run="commands.os.commands:list_names",
         opcodes=("OP_OS_DIAGNOSE",),
         fields=("name",),
     ),
@@ -40,26 +40,14 @@ COMMANDS: Final = (
             o.OS_PARAMETERS,
             o.OS_PARAMETERS_PRIVATE,
             o.DRY_RUN,
-            Option(
-                ("--hidden",),
-                "set the hidden flag of the OS",
-                dest="hidden",
-                kind="bool",
-            ),
-            Option(
-                ("--blacklisted",),
-                "set the blacklisted flag of the OS",
-                dest="blacklisted",
-                kind="bool",
-            ),
+            option("--hidden", "set the hidden flag of the OS", "bool"),
+            option("--blacklisted", "set the blacklisted flag of the OS", "bool"),
             *o.JOB,
         ),
-        run="commands.os.modify:run",
+        run="commands.os.commands:modify",
         opcodes=("OP_CLUSTER_SET_PARAMS",),
         exits=((1, "nothing to change"),),
     ),
 )
 
-PROGRAM: Final = Program(
-    "gnt-os", "Operating system definitions", COMMANDS, tag_kind=None, list_defaults=""
-)
+PROGRAM: Final = Program("gnt-os", "Operating system definitions", COMMANDS)

@@ -3,22 +3,17 @@
 from typing import Final
 
 from ganeti.commands.cli import options as o
-from ganeti.commands.cli.model import Argument, Command, Option, Program
+from ganeti.commands.cli.model import Argument, Command, Program, option
 
-_RIGHTS: Final = Option(
-    ("--rights",),
+_RIGHTS: Final = option(
+    "--rights",
     "options of the user, with commas between them: read, write, root, RIGHT:PATTERN"
     " or @ROLE",
-    dest="rights",
-    kind="string",
+    "string",
 )
-_REPLACE: Final = Option(
-    ("--replace",), "replace the user or token of this name", dest="replace"
-)
-_NO_COPIES: Final = Option(
-    ("--no-redist",),
-    "do not copy the file to the other master candidates",
-    dest="no_redist",
+_REPLACE: Final = option("--replace", "replace the user or token of this name")
+_NO_COPIES: Final = option(
+    "--no-redist", "do not copy the file to the other master candidates"
 )
 
 COMMANDS: Final = (
@@ -28,11 +23,10 @@ COMMANDS: Final = (
         arguments=(Argument("user", name="name"),),
         options=(
             _RIGHTS,
-            Option(
-                ("--expires",),
+            option(
+                "--expires",
                 "the token is valid for this long, such as 12h or 90d, or 'never'",
-                dest="expires",
-                kind="string",
+                "string",
                 default="365d",
             ),
             _REPLACE,
@@ -60,9 +54,7 @@ COMMANDS: Final = (
         "remove users and tokens",
         arguments=(Argument("user", minimum=0, maximum=None, name="name"),),
         options=(
-            Option(
-                ("--expired",), "remove all tokens that have expired", dest="expired"
-            ),
+            option("--expired", "remove all tokens that have expired"),
             _NO_COPIES,
         ),
         run="commands.rapi_token.tokens:remove",
@@ -71,9 +63,5 @@ COMMANDS: Final = (
 )
 
 PROGRAM: Final = Program(
-    "gnt-rapi-token",
-    "Users and tokens of the remote API",
-    COMMANDS,
-    tag_kind=None,
-    list_defaults="",
+    "gnt-rapi-token", "Users and tokens of the remote API", COMMANDS
 )

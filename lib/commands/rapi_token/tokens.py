@@ -11,14 +11,15 @@ from typing import Final
 
 from ganeti.base import daemon_users, errors
 from ganeti.base.constants import ecodes, exitcodes
+from ganeti.base.errors import refusal
 from ganeti.base.filesystem import files
 from ganeti.base.text import units
 from ganeti.commands.cli import local, prompts
 from ganeti.commands.cli.context import CommandContext
-from ganeti.commands.cli.output import listing, table, text
+from ganeti.commands.cli.output import listing, table
 from ganeti.commands.cli.waiting import jobs
-from ganeti.daemons.rapi import model
-from ganeti.daemons.rapi.rights import users, users_edit
+from ganeti.daemons.rapi import users
+from ganeti.protocols.rapi import model
 
 _MODE: Final = 0o640
 _MAX_SIZE: Final = 16 << 20
@@ -28,7 +29,6 @@ _SALT_BYTES: Final = 16
 _TOKEN_BYTES: Final = 32
 #: Rights on all paths.
 _WORDS: Final = (model.READ, model.WRITE, model.ROOT)
-_FIELDS: Final = ("name", "kind", "state", "expires", "rights")
 _TITLES: Final = ("Name", "Kind", "State", "Expires", "Rights")
 
 
@@ -41,13 +41,13 @@ def add(ctx: CommandContext) -> None:
     def change(content: str) -> str:
         present = _find(content, name, ctx)
         if present is not None and not ctx.opts.replace:
-            raise _refusal(
+            raise refusal(
                 f"user {name!r}: exists already ({present.kind}, {present.state}); give"
                 " --replace, or another name",
                 ecodes.ECODE_EXISTS,
             )
         rights = _rights(ctx, present)
-        return users_edit.with_user(
+        return users.with_user(
             content, name, users.format_token(token, expires), rights
         )
 
@@ -55,7 +55,7 @@ def add(ctx: CommandContext) -> None:
     _note(ctx, "add a token", [name])
     # Nobody has the token if its line could not be written.
     ctx.out(token)
-    until = "" if expires is None else f", valid until {text.timestamp(expires)}"
+    until = "" if expires is None else f", valid until {table.timestamp(expires)}"
     ctx.err(
         f"Token of {name}{until}. It is shown this once; send it as"
         " 'Authorization: Bearer TOKEN'."
@@ -67,13 +67,13 @@ def set_password(ctx: CommandContext) -> None:
     """Create a user with a password, or change the password."""
     [name] = ctx.args
     with _as_refusal():
-        users_edit.check_name(name)
+        users.check_name(name)
     password = _ask_password(ctx, name)
     salt = secrets.token_bytes(_SALT_BYTES)
 
     def change(content: str) -> str:
         present = _find(content, name, ctx)
-        return users_edit.with_user(
+        return users.with_user(
             content, name, users.format_scrypt(password, salt), _rights(ctx, present)
         )
 
@@ -85,15 +85,15 @@ def set_password(ctx: CommandContext) -> None:
 def remove(ctx: CommandContext) -> int:
     """Remove users and tokens."""
     if not ctx.args and not ctx.opts.expired:
-        raise _refusal("wanted names of users, or --expired")
+        raise refusal("wanted names of users, or --expired")
     removed: list[str] = []
 
     def change(content: str) -> str:
-        entries = users_edit.entries(content, ctx.effects.now())
+        entries = users.entries(content, ctx.effects.now())
         known = {entry.name for entry in entries}
         for name in ctx.args:
             if name not in known:
-                raise _refusal(
+                raise refusal(
                     f"user {name!r}: not in {_path(ctx)}; 'gnt-rapi-token list' shows"
                     " all",
                     ecodes.ECODE_NOENT,
@@ -101,7 +101,7 @@ def remove(ctx: CommandContext) -> int:
         removed.extend(ctx.args)
         if ctx.opts.expired:
             removed.extend(e.name for e in entries if e.state == "expired")
-        return users_edit.without(content, removed)
+        return users.without(content, removed)
 
     _change(ctx, change)
     ctx.err(f"Removed: {', '.join(removed) or 'nobody'}.")
@@ -114,38 +114,29 @@ def remove(ctx: CommandContext) -> int:
 def list_users(ctx: CommandContext) -> None:
     """List users, tokens and roles."""
     local.check_is_master(ctx.paths)
-    entries = users_edit.entries(_read(ctx), ctx.effects.now())
+    entries = users.entries(_read(ctx), ctx.effects.now())
     if ctx.opts.json:
-        objects = [
-            dict(
-                zip(
-                    _FIELDS,
-                    (e.name, e.kind, e.state, e.expires, e.options),
-                    strict=True,
-                )
-            )
-            for e in entries
-        ]
-        listing.print_json(ctx, objects)
+        fields = ("name", "kind", "state", "expires")
+        listing.print_json(
+            ctx,
+            [
+                {name: getattr(e, name) for name in fields} | {"rights": e.options}
+                for e in entries
+            ],
+        )
         return
     rows = [
         (
             entry.name,
             entry.kind,
             entry.state,
-            "-" if entry.expires is None else text.timestamp(entry.expires),
+            "-" if entry.expires is None else table.timestamp(entry.expires),
             entry.options or "-",
         )
         for entry in entries
     ]
-    ctx.out_lines(
-        table.lines(
-            [table.Column(title) for title in _TITLES],
-            [[row[column] for row in rows] for column in range(len(_TITLES))],
-            separator=ctx.opts.separator,
-            headers=not ctx.opts.no_headers,
-        )
-    )
+    columns = [table.Column(title) for title in _TITLES]
+    listing.print_table(ctx, columns, rows, pad_header=False)
 
 
 def _path(ctx: CommandContext) -> str:
@@ -164,7 +155,7 @@ def _read(ctx: CommandContext) -> str:
         return ""
     except (OSError, UnicodeDecodeError) as err:
         reason = getattr(err, "strerror", None) or "is not text"
-        raise _refusal(f"{_path(ctx)}: {reason}", ecodes.ECODE_ENVIRON) from err
+        raise refusal(f"{_path(ctx)}: {reason}", ecodes.ECODE_ENVIRON) from err
 
 
 def _change(ctx: CommandContext, change: Callable[[str], str]) -> None:
@@ -185,7 +176,7 @@ def _change(ctx: CommandContext, change: Callable[[str], str]) -> None:
                 path, changed, mode=_MODE, gid=-1 if group is None else group
             )
     except OSError as err:
-        raise _refusal(
+        raise refusal(
             f"{path}: cannot be written: {err.strerror}", ecodes.ECODE_ENVIRON
         ) from err
 
@@ -213,14 +204,14 @@ def _distribute(ctx: CommandContext) -> None:
         )
 
 
-def _find(content: str, name: str, ctx: CommandContext) -> users_edit.Entry | None:
-    for entry in users_edit.entries(content, ctx.effects.now()):
+def _find(content: str, name: str, ctx: CommandContext) -> users.Entry | None:
+    for entry in users.entries(content, ctx.effects.now()):
         if entry.name == name:
             return entry
     return None
 
 
-def _rights(ctx: CommandContext, present: users_edit.Entry | None) -> str:
+def _rights(ctx: CommandContext, present: users.Entry | None) -> str:
     """Return the given options, else those that the name has.
 
     Raises:
@@ -231,7 +222,7 @@ def _rights(ctx: CommandContext, present: users_edit.Entry | None) -> str:
         given = str(ctx.opts.rights)
         for word in map(str.strip, given.split(",")):
             if word and ":" not in word and word[0] != "@" and word not in _WORDS:
-                raise _refusal(
+                raise refusal(
                     f"--rights: wanted {', '.join(_WORDS)}, RIGHT:/PATH or @ROLE, found"
                     f" {word!r:.100}"
                 )
@@ -245,7 +236,7 @@ def _end(ctx: CommandContext) -> int | None:
         return None
     seconds = units.parse_duration(ctx.opts.expires)
     if not seconds:
-        raise _refusal("--expires: wanted more than no time at all, found 0")
+        raise refusal("--expires: wanted more than no time at all, found 0")
     return int(ctx.effects.now()) + seconds
 
 
@@ -260,9 +251,9 @@ def _ask_password(ctx: CommandContext, name: str) -> str:
     else:
         first = prompts.password(ctx, name) or ""
         if first and first != prompts.password(ctx, f"{name}, again"):
-            raise _refusal(f"user {name!r}: the two passwords differ")
+            raise refusal(f"user {name!r}: the two passwords differ")
     if not first:
-        raise _refusal(
+        raise refusal(
             f"user {name!r}: wanted a password at the terminal, or as the first line of"
             " standard input"
         )
@@ -275,8 +266,4 @@ def _as_refusal() -> Iterator[None]:
     try:
         yield
     except ValueError as err:
-        raise _refusal(str(err)) from err
-
-
-def _refusal(text: str, code: str = ecodes.ECODE_INVAL) -> errors.OpPrereqError:
-    return errors.OpPrereqError(text, code)
+        raise refusal(str(err)) from err

@@ -10,7 +10,7 @@ COMMANDS: Final = (
         "diagnose",
         "show validity of external storage providers",
         options=(o.PRIORITY, o.JSON),
-        run="commands.storage.diagnose:run",
+        run="commands.storage.commands:diagnose",
         opcodes=("OP_EXT_STORAGE_DIAGNOSE",),
         exits=((0, "ok"), (1, "no provider found")),
     ),
@@ -19,15 +19,9 @@ COMMANDS: Final = (
         "show external storage providers",
         arguments=(Argument("extstorage", minimum=0, maximum=None),),
         options=(o.PRIORITY, o.JSON),
-        run="commands.storage.info:run",
+        run="commands.storage.commands:info",
         opcodes=("OP_EXT_STORAGE_DIAGNOSE",),
     ),
 )
 
-PROGRAM: Final = Program(
-    "gnt-storage",
-    "External storage providers",
-    COMMANDS,
-    tag_kind=None,
-    list_defaults="",
-)
+PROGRAM: Final = Program("gnt-storage", "External storage providers", COMMANDS)

@@ -2,17 +2,205 @@
 
 The table `_ANSWERS` at the end has one function per kind of query. Each takes a
 `Projection` and the search key, which is whatever JSON the client sent.
+
+Objects are shown as in config.data, without secrets: every node has the key of confd,
+and the answers travel in clear text. Private parameters of operating systems are
+therefore replaced by ``<redacted>``, and the shared secret of a DRBD disk by null;
+Ganeti shows both.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 from ganeti.base.constants import versions
 from ganeti.base.constants.protocols import confd
-from ganeti.daemons.confd import documents
-from ganeti.daemons.confd.addresses import AddressIndex, default_link
-from ganeti.model.objects import Instance, Node, Record, Snapshot, Update, lookup
+from ganeti.model.objects import (
+    Cluster,
+    Disk,
+    Instance,
+    Node,
+    Record,
+    Snapshot,
+    Update,
+    lookup,
+)
+from ganeti.model.objects.codec import to_dict
 from ganeti.protocols.confd.wire import Dropped, Query, Reply, encode_message
+
+_REDACTED: Final = "<redacted>"
+#: Index of the shared secret in the address of a drbd disk.
+_DRBD_SECRET: Final = 5
+#: A table with more rows does not fit a datagram of 60 KiB: a record has 100 bytes.
+MAX_ROWS: Final = 600
+_TABLES: Final = (
+    *("nodes", "nodegroups", "instances", "networks", "disks", "filters"),
+)
+
+
+class TooLargeError(Exception):
+    """The answer does not fit a datagram."""
+
+
+def _redacted(value: Any) -> Any:
+    """Return parameters with the values, on all levels, replaced."""
+    if isinstance(value, Mapping):
+        return {key: _redacted(item) for key, item in value.items()}
+    return _REDACTED
+
+
+def document(record: Record) -> dict[str, Any]:
+    """Return a record in the form of ``config.data``, without its secrets."""
+    result = to_dict(record)
+    if isinstance(record, Instance):
+        result["osparams_private"] = _redacted(record.osparams_private)
+    elif isinstance(record, Cluster):
+        result["osparams_private_cluster"] = _redacted(record.osparams_private_cluster)
+    elif isinstance(record, Disk):
+        _hide_drbd_secret(result)
+    return result
+
+
+def _hide_drbd_secret(disk: dict[str, Any]) -> None:
+    if disk.get("dev_type") == "drbd" and len(disk["logical_id"]) > _DRBD_SECRET:
+        disk["logical_id"][_DRBD_SECRET] = None
+    for child in disk.get("children", ()):
+        _hide_drbd_secret(child)
+
+
+def resolve(snapshot: Snapshot, pointer: str) -> Any:
+    """Return the part of the configuration at a JSON pointer (RFC 6901).
+
+    Only the records on the way are converted, whatever the size of the cluster.
+
+    Raises:
+        LookupError: there is no such part, or the pointer is malformed.
+        TooLargeError: the part has more records than fit in an answer.
+    """
+    if pointer and not pointer.startswith("/"):
+        raise LookupError(pointer)
+    parts = [_unescaped(part) for part in pointer.split("/")[1:]]
+    if not parts:
+        return _whole(snapshot)
+    top, *rest = parts
+    if top not in _TABLES:
+        return _walk(_top_member(snapshot, top), rest)
+    if not rest:
+        return _table(snapshot, top)
+    return _walk(document(snapshot.table(top)[rest[0]]), rest[1:])
+
+
+def _unescaped(part: str) -> str:
+    return part.replace("~1", "/").replace("~0", "~")
+
+
+def _top_member(snapshot: Snapshot, name: str) -> Any:
+    if name == "cluster":
+        return document(snapshot.cluster)
+    cluster = snapshot.cluster
+    return {
+        "version": versions.CONFIG_VERSION,
+        "serial_no": snapshot.revision,
+        "ctime": cluster.ctime,
+        "mtime": cluster.mtime,
+    }[name]
+
+
+def _table(snapshot: Snapshot, name: str) -> dict[str, Any]:
+    rows = snapshot.table(name)
+    if len(rows) > MAX_ROWS:
+        raise TooLargeError(name)
+    return {key: document(record) for key, record in rows.items()}
+
+
+def _whole(snapshot: Snapshot) -> dict[str, Any]:
+    result = {
+        name: _top_member(snapshot, name)
+        for name in ("version", "cluster", "serial_no", "ctime", "mtime")
+    }
+    return result | {name: _table(snapshot, name) for name in _TABLES}
+
+
+def _walk(value: Any, parts: list[str]) -> Any:
+    for part in parts:
+        if isinstance(value, dict):
+            value = value[part]
+        elif isinstance(value, list):
+            # Decimal without sign or leading zeros, as the RFC wants it.
+            if not (part.isascii() and part.isdigit()) or str(int(part)) != part:
+                raise LookupError(part)
+            value = value[int(part)]
+        else:
+            raise LookupError(part)  # noqa: TRY004 - there is no such part
+    return value
+
+
+# Index of the instances' addresses: link and IP address to instance.
+#
+# The index follows the snapshot change by change, so its cost depends only on the
+# changes unless the cluster's default NIC parameters change.
+
+#: Name of the cluster's only set of NIC parameters.
+_DEFAULT = "default"
+
+
+def default_link(snapshot: Snapshot) -> str:
+    """Return the link of NICs that have none of their own."""
+    return str(snapshot.cluster.nicparams.get(_DEFAULT, {}).get("link", ""))
+
+
+class AddressIndex:
+    """Instances by link and address; of several, the one that was set last counts."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        """Build the index of a snapshot."""
+        self._default = default_link(snapshot)
+        self._instances: dict[str, dict[str, dict[str, None]]] = {}
+        for key, record in snapshot.instances.items():
+            self._put(key, record)
+
+    def find(self, link: str, address: str) -> str | None:
+        """Return the uuid of the instance with an address."""
+        owners = self._instances.get(link, {}).get(address)
+        return next(reversed(owners)) if owners else None
+
+    def on_link(self, link: str) -> list[str]:
+        """Return the addresses on a link."""
+        return list(self._instances.get(link, ()))
+
+    def apply(
+        self, before: Snapshot, after: Snapshot, updates: Iterable[Update]
+    ) -> bool:
+        """Apply changes; return false if the index must be built again instead."""
+        if default_link(after) != self._default:
+            return False
+        for update in updates:
+            if update.table != "instances":
+                continue
+            old = before.instances.get(update.key)
+            if old is not None:
+                self._drop(update.key, old)
+            if isinstance(update.record, Instance):
+                self._put(update.key, update.record)
+        return True
+
+    def _entries(self, record: Instance) -> Iterator[tuple[str, str]]:
+        for nic in record.nics:
+            if nic.ip:
+                yield str(nic.nicparams.get("link", self._default)), nic.ip
+
+    def _put(self, key: str, record: Instance) -> None:
+        for link, address in self._entries(record):
+            self._instances.setdefault(link, {}).setdefault(address, {})[key] = None
+
+    def _drop(self, key: str, record: Instance) -> None:
+        for link, address in self._entries(record):
+            owners = self._instances.get(link, {}).get(address, {})
+            owners.pop(key, None)
+            if not owners:
+                self._instances.get(link, {}).pop(address, None)
+                if not self._instances.get(link):
+                    self._instances.pop(link, None)
+
 
 R = TypeVar("R", bound=Record)
 
@@ -131,7 +319,7 @@ def answer(projection: Projection, query: Query) -> Reply:
             serial = projection.snapshot.revision
     except _QueryError as err:
         status, value = confd.CONFD_REPL_STATUS_ERROR, err.answer
-    except documents.TooLargeError as err:
+    except TooLargeError as err:
         raise Dropped("reply too large") from err
     return Reply(confd.CONFD_PROTOCOL_VERSION, status, value, serial)
 
@@ -233,7 +421,7 @@ def _node_of_instance(projection: Projection, key: Any) -> Any:
     if single is not None:
         return _address_of_node(projection, link, single)
     if len(several) > _MAX_ADDRESSES:
-        raise documents.TooLargeError("addresses")
+        raise TooLargeError("addresses")
     return [_element(projection, link, address) for address in several]
 
 
@@ -290,10 +478,10 @@ def _node_instances(projection: Projection, key: Any) -> list[list[Any]]:
         snapshot.primary_instances(node.uuid),
         snapshot.secondary_instances(node.uuid),
     )
-    if sum(map(len, groups)) > documents.MAX_ROWS:
-        raise documents.TooLargeError(node.name)
+    if sum(map(len, groups)) > MAX_ROWS:
+        raise TooLargeError(node.name)
     return [
-        [documents.document(snapshot.instances[uuid]) for uuid in sorted(uuids)]
+        [document(snapshot.instances[uuid]) for uuid in sorted(uuids)]
         for uuids in groups
     ]
 
@@ -301,7 +489,7 @@ def _node_instances(projection: Projection, key: Any) -> list[list[Any]]:
 def _instance_disks(projection: Projection, key: Any) -> list[Any]:
     instance = _instance(projection, key)
     disks = projection.snapshot.instance_disks(instance)
-    return [documents.document(disk) for disk in disks]
+    return [document(disk) for disk in disks]
 
 
 # The rest of the configuration
@@ -310,7 +498,7 @@ def _config_query(projection: Projection, key: Any) -> Any:
     if not isinstance(key, str):
         raise _argument_error()
     try:
-        return documents.resolve(snapshot, key)
+        return resolve(snapshot, key)
     except LookupError as err:
         raise _argument_error() from err
 

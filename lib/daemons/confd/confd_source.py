@@ -23,6 +23,9 @@ from ganeti.model.objects import Cluster, Snapshot, Update
 from ganeti.protocols.confd import wire
 from ganeti.store.copies.follower import Follower, News
 
+#: Seconds.
+_CONFD_CONFIG_RELOAD_TIMEOUT: Final = 17
+
 _log = logging.getLogger(__name__)
 
 #: Share of the time since the latest notification until a request looks again: a change
@@ -31,7 +34,7 @@ _SHARE: Final = 0.05
 #: Seconds from a notification to the look at what has changed, without requests.
 _COALESCE_S: Final = 1.0
 #: Most seconds between looks, without requests and notifications.
-_SAFETY_S: Final = float(confd.CONFD_CONFIG_RELOAD_TIMEOUT)
+_SAFETY_S: Final = float(_CONFD_CONFIG_RELOAD_TIMEOUT)
 _NEVER: Final = float("inf")
 #: Longest key file in bytes; the key has 41.
 _MAX_KEY_BYTES: Final = 4096

@@ -5,30 +5,83 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from http import HTTPStatus
 from typing import Any, Final
+
+import msgspec
 
 from ganeti import store
 from ganeti.automation.maintenance import diagnoses, instances
 from ganeti.automation.maintenance.capacity import Capacity
+from ganeti.automation.maintenance.diagnoses import Poller
 from ganeti.automation.maintenance.node_deaths import NodeDeaths
 from ganeti.automation.maintenance.passes import Passes
-from ganeti.automation.maintenance.polls import Poller
-from ganeti.automation.maintenance.service import Maintenance
+from ganeti.automation.maintenance.service import Maintenance, incidents_of
 from ganeti.base import clock, errors
 from ganeti.base.constants import daemons, exitcodes
 from ganeti.base.net import netutils
 from ganeti.base.pathutils import Paths
-from ganeti.daemons import common
+from ganeti.daemons import common, maintd_metrics
 from ganeti.daemons.confd.confd_source import read_key
-from ganeti.daemons.maintd import metrics
-from ganeti.daemons.maintd.application import Application
 from ganeti.daemons.masterd import startup
+from ganeti.decisions.repair.incidents import MaintenanceState
 from ganeti.protocols import rpc
 from ganeti.protocols.luxi import Client
 from ganeti.protocols.rpc import voting
 
 _log = logging.getLogger(__name__)
+
+# The WSGI application of the maintenance daemon; see ganeti-maintd(8).
+
+_VALUES: Final[dict[str, Callable[[MaintenanceState], Any]]] = {
+    "/": lambda _state: [1],
+    "/1": lambda _state: None,
+    "/1/": lambda _state: None,
+    "/1/status": incidents_of,
+    "/1/jobs": lambda state: list(state.jobs),
+    "/1/evacuated": lambda state: list(state.evacuated),
+}
+
+
+class Application:
+    """Answers requests from the state of the last round; threads call it at once."""
+
+    def __init__(
+        self,
+        state: Callable[[], MaintenanceState],
+        metrics: Callable[[str], tuple[str, bytes]],
+    ) -> None:
+        """Prepare.
+
+        Args:
+            state: returns the state of the last round.
+            metrics: returns type and content for the header Accept.
+        """
+        self._state = state
+        self._metrics = metrics
+
+    def __call__(
+        self, environ: dict[str, Any], start_response: Callable[..., Any]
+    ) -> Iterable[bytes]:
+        """Answer a request."""
+        headers = [("Content-Type", "text/plain; charset=utf-8")]
+        value = _VALUES.get(str(environ.get("PATH_INFO", "")))
+        if environ.get("REQUEST_METHOD") != "GET":
+            status, body = HTTPStatus.METHOD_NOT_ALLOWED, b"only GET is possible\n"
+            headers.append(("Allow", "GET"))
+        elif environ.get("PATH_INFO") == "/metrics":
+            kind, body = self._metrics(str(environ.get("HTTP_ACCEPT", "")))
+            status, headers = HTTPStatus.OK, [("Content-Type", kind)]
+        elif value is None:
+            status, body = HTTPStatus.NOT_FOUND, b"Resource not found\n"
+        else:
+            status, body = HTTPStatus.OK, msgspec.json.encode(value(self._state()))
+            headers = [("Content-Type", "application/json")]
+        headers.append(("Content-Length", str(len(body))))
+        start_response(f"{status.value} {status.phrase}", headers)
+        return [body]
+
 
 NAME: Final = "ganeti-maintd"
 _AGENT: Final = "ganeti-mond"
@@ -190,7 +243,7 @@ def start(
         port = netutils.service_port(NAME, daemons.DAEMONS[NAME].port or 0)
     http = server.Server(
         (options.bind or common.wildcard_address(paths), port),
-        Application(maintenance.status, metrics.exposition(call, room)),
+        Application(maintenance.status, maintd_metrics.exposition(call, room)),
         context=None,
         threads=_THREADS,
         max_body=_MAX_BODY,

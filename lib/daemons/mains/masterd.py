@@ -19,22 +19,124 @@ from typing import Final
 from ganeti import store
 from ganeti.base import clock, errors, pathutils
 from ganeti.base.constants import daemons, exitcodes
-from ganeti.base.constants.commit import COMMIT_POLICY_AVAILABILITY
+from ganeti.base.constants.misc import COMMIT_POLICY_AVAILABILITY
 from ganeti.base.net import netutils
+from ganeti.base.pathutils import Paths
 from ganeti.base.tls import authority
 from ganeti.daemons import common, masterd
-from ganeti.daemons.masterd import etcd_master, minority, startup
-from ganeti.master import address_removal as cluster_address
-from ganeti.master import config
+from ganeti.daemons.masterd import startup
+from ganeti.master import address_removal, config
 from ganeti.model.objects import Snapshot
 from ganeti.operations import master_ip
 from ganeti.protocols import rpc
-from ganeti.protocols.rpc import voting
+from ganeti.protocols.rpc import calls, voting
 from ganeti.protocols.ssh import host_keys
-from ganeti.store import choice
-from ganeti.store.copies import network_elections as elections
+from ganeti.store import Engine, choice
+from ganeti.store.copies import branches, election
+from ganeti.store.etcd import Claim, Servers, open_etcd
 
 _log = logging.getLogger(__name__)
+
+# Notes the copies of candidates that follow a master which a minority elected.
+
+_minority_log: Final = logging.getLogger(__name__)
+
+
+def note_minority(opened: Engine, paths: Paths, node: str) -> bool:
+    """Note the copy of a candidate that refuses this master, if it is a newer one.
+
+    Does not wait for the note to be written; failures are logged. See
+    `ganeti.store.copies.branches`.
+
+    Args:
+        opened: the store; a majority follows its term.
+        paths: of this node.
+        node: uuid of the candidate.
+
+    Returns:
+        whether the copy is not newer, or was noted by an earlier call: it stops no
+        start of the master daemon then.
+    """
+    snapshot = opened.snapshot()
+    if node not in snapshot.nodes:
+        return False
+    name = snapshot.nodes[node].name
+    try:
+        # A call with this master's term would be refused.
+        with election.asking(paths) as ask:
+            answer = ask(snapshot, [node], calls.store_status())[node]
+        if answer.fail_msg is not None:
+            raise errors.StorageError(answer.fail_msg)
+        digest = branches.newer(
+            answer.payload, snapshot.cluster.uuid, opened.term.number
+        )
+        if not digest or branches.is_known(opened.read, node, digest):
+            return True
+        opened.commit_soon([branches.document(node, digest)])
+        _minority_log.warning(
+            "the copy of the configuration on %s is of a master that a minority"
+            " elected; it will not count",
+            name,
+        )
+    except errors.GenericError as err:
+        _minority_log.info("the copy of %s was not noted: %s", name, err)
+    return False
+
+
+# Beginning as master with the store in etcd: the lease takes the place of a vote.
+
+#: A master daemon that is stopped in order leaves its lease to end by itself, so that
+#: it can be started again before another candidate takes over.
+_CLAIM = Claim(gives_back=False)
+
+
+def open_store(
+    paths: Paths,
+    time: clock.Clock,
+    servers: Servers,
+    on_deposed: Callable[[], None],
+) -> tuple[store.Engine, rpc.NetworkRunner]:
+    """Open the store for writing, as its only master.
+
+    Args:
+        paths: of this node.
+        time: measures the lease.
+        servers: of the store.
+        on_deposed: called once when the lease is over or another master has begun.
+
+    Raises:
+        NotMaster: another node has the lease, or the configuration names another one.
+        StorageError: no majority of the servers answers.
+        ConfigurationError: the store is damaged, or was moved to a file.
+    """
+    snapshot = store.read_snapshot(paths.store_db)
+    nodes = snapshot.nodes
+    own = snapshot.uuid_of("nodes", paths.hostname)
+    if own is None:
+        raise startup.NotMaster(
+            startup.Refusal.FAILED,
+            f"{paths.hostname} is not a node of the configuration",
+        )
+    try:
+        opened = open_etcd(
+            servers, clock=time, node=own, on_deposed=on_deposed, claim=_CLAIM
+        )
+    except errors.TermError as err:
+        text = str(err)
+        for node in nodes.values():
+            text = text.replace(node.uuid, node.name)
+        raise startup.NotMaster(startup.Refusal.NOT_MASTER, text) from err
+    runner = rpc.NetworkRunner(opened.latest, paths, opened.term)
+    try:
+        startup.check_configuration(opened.snapshot(), paths)
+        first = store.Document("meta", "term", str(opened.term).encode())
+        opened.commit([first])
+    except BaseException:
+        opened.close()
+        runner.close()
+        raise
+    return opened, runner
+
 
 NAME: Final = "ganeti-masterd"
 #: Thread switch interval in seconds. With Python's default of 5 ms a commit that wakes
@@ -179,9 +281,9 @@ def _elect(
     snapshot = store.read_snapshot(paths.store_db)
     # The copy may have been brought up to date by a new master since the first look.
     startup.check_configuration(snapshot, paths)
-    with elections.asking(paths) as ask:
+    with election.asking(paths) as ask:
         return startup.elect(
-            lambda skip: elections.elector(
+            lambda skip: election.elector(
                 paths, snapshot.cluster.master_node, ask, skip
             ),
             silent,
@@ -249,7 +351,7 @@ def _open_store(
         )
 
     def note_branch(node: str) -> bool:
-        return bool(made) and minority.note(made[0], paths, node)
+        return bool(made) and note_minority(made[0], paths, node)
 
     opened = store.open_master(
         paths.store_db,
@@ -275,7 +377,7 @@ def _open_store(
         # Nothing of an earlier term counts before a group of this one is acknowledged.
         first = [store.Document("meta", "term", str(term).encode())]
         if elected.is_forced:
-            loss = config.accepted_loss
+            loss = config.higher_numbers
             first += [loss.job_ids(opened), loss.serials(opened)]
         opened.commit(first)
     except BaseException:
@@ -322,7 +424,7 @@ def _start(
     try:
         servers = choice.read(paths)
         if servers is not None:
-            opened, runner = etcd_master.open_store(paths, time, servers, on_deposed)
+            opened, runner = open_store(paths, time, servers, on_deposed)
         else:
             mute = frozenset(silent)
             elected = _elect(options, paths, time, mute)
@@ -434,7 +536,7 @@ def _drop_address(snapshot: Snapshot, paths: pathutils.Paths) -> None:
         return
     own = snapshot.nodes[uuid]
     try:
-        result = cluster_address.drop(
+        result = address_removal.drop(
             paths,
             own.primary_ip,
             master_ip.parameters(cluster),

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from ganeti.base import clock
 from ganeti.base.constants import daemons, exitcodes
-from ganeti.base.constants.protocols import mond
 from ganeti.base.net import netutils
 from ganeti.base.pathutils import Paths
 from ganeti.daemons import common
@@ -20,6 +19,9 @@ from ganeti.protocols import ssconf
 from ganeti.protocols.confd import ConfdClient, wire
 
 _log = logging.getLogger(__name__)
+
+#: Seconds between config reads from confd.
+_MOND_CONFIG_TIME_INTERVAL: Final = 15
 
 NAME: Final = "ganeti-mond"
 _CONFD: Final = "ganeti-confd"
@@ -61,9 +63,8 @@ class Mond:
             GenericError, OSError: the address cannot be bound.
         """
         # Imported here, so that the helper does not hold a copy of them in memory.
-        from ganeti.daemons.mond import metrics, settings
-        from ganeti.daemons.mond.agent import Agent
-        from ganeti.daemons.mond.application import Application
+        from ganeti.daemons import mond_agent
+        from ganeti.daemons.mond_agent import Agent, Application
         from ganeti.node.collectors.sources import Sources
         from ganeti.protocols.http import server
 
@@ -73,7 +74,7 @@ class Mond:
         self._heart = heartbeat.Heartbeat(
             self._heart_socket, lambda: self._on_loss(control)
         )
-        follower = settings.Follower(self._connect)
+        follower = mond_agent.Follower(self._connect)
         store = ssconf.SimpleStore(self._paths)
         sources = Sources(
             self._paths,
@@ -88,7 +89,7 @@ class Mond:
             agent,
             hostname=self._paths.hostname,
             key=self._key,
-            metrics=metrics.exposition(metrics.NodeMetrics(agent, self._beats)),
+            metrics=mond_agent.exposition(mond_agent.NodeMetrics(agent, self._beats)),
             clock=clock_,
         )
         self._http = server.Server(
@@ -109,7 +110,7 @@ class Mond:
         is_answered = follower.refresh()
         self._follow_heartbeats(follower.present.heartbeats)
         if is_answered:
-            return float(mond.MOND_CONFIG_TIME_INTERVAL)
+            return float(_MOND_CONFIG_TIME_INTERVAL)
         # A server that accepts only the other kind of signature does not answer.
         before = self._magic
         self._magic = next(each for each in _MAGICS if each != before)
@@ -152,7 +153,7 @@ class Mond:
                     wait_s = work()
                 except Exception:  # noqa: BLE001 - logged, the thread goes on
                     _log.exception("%s", name)
-                    wait_s = float(mond.MOND_CONFIG_TIME_INTERVAL)
+                    wait_s = float(_MOND_CONFIG_TIME_INTERVAL)
 
         threading.Thread(target=live, name=name, daemon=True).start()
 

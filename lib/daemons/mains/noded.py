@@ -5,7 +5,7 @@ transport, `ganeti.node.calls` the procedures; this module connects them.
 
 A thread of a pool runs each request, where the protocol's first implementation forked a
 child: the daemon stays locked into RAM as one process, and a call costs no fork. Calls
-of different lanes (`ganeti.protocols.rpc.table`) never wait for each other's threads,
+of different lanes (`ganeti.protocols.rpc.calls`) never wait for each other's threads,
 so a node whose storage hangs in all ordinary calls can still be reset. At most
 ``--max-clients`` ordinary calls run in parallel; others wait for a short time and are
 then answered with the status "busy".
@@ -17,6 +17,7 @@ import importlib
 import json
 import logging
 import os
+import resource
 import sys
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
@@ -25,25 +26,62 @@ from typing import Any, Final
 import msgspec
 from OpenSSL import SSL
 
-from ganeti.base import clock, errors, process
+from ganeti.base import clock, errors, memory, process
 from ganeti.base.net import netutils
 from ganeti.base.pathutils import Paths
-from ganeti.base.tls import authority
-from ganeti.base.tls import x509 as certificates
-from ganeti.daemons import common, memlock
+from ganeti.base.tls import authority, x509
+from ganeti.daemons import common
 from ganeti.decisions.quorum import Term, parse_term, term_of
 from ganeti.node import calls as backend
 from ganeti.node import hypervisor
-from ganeti.node.calls import power, running_calls
-from ganeti.node.calls.disks import disk_links, disk_turns
-from ganeti.node.calls.guests import leftovers
+from ganeti.node.calls import guest_files, power, running_calls
 from ganeti.node.calls.membership import master_term
 from ganeti.node.hypervisor import registry
 from ganeti.protocols import ssconf
-from ganeti.protocols.http import contexts, lanes, server, tls
-from ganeti.protocols.rpc import table, wire
+from ganeti.protocols.http import admission, server, tls
+from ganeti.protocols.rpc import calls, procedure, wire
 
 _log = logging.getLogger(__name__)
+
+# Locking of a daemon into RAM, so that it continues when the disk fails.
+
+#: Number of the capability IPC_LOCK.
+_CAP_IPC_LOCK: Final = 14
+
+
+def _may_lock_anything() -> bool:
+    """Return whether this process has the capability that lifts the limit."""
+    try:
+        return bool(int(memory.status()["CapEff"], 16) >> _CAP_IPC_LOCK & 1)
+    except (OSError, KeyError, ValueError):
+        return False
+
+
+def lock_memory() -> bool:
+    """Lock all present and future memory of this process; return whether it worked.
+
+    Failures are logged: a daemon that can be paged out is better than none. With a
+    finite limit nothing is locked, since later allocations would fail; a process with
+    the capability to lock memory needs no limit.
+    """
+    try:
+        unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, unlimited)
+    except (OSError, ValueError) as err:
+        if not _may_lock_anything():
+            _log.warning(
+                "memory is not locked: the limit of locked memory is not unlimited: %s",
+                err,
+            )
+            return False
+    try:
+        memory.lock()
+    except OSError as err:
+        _log.warning("memory is not locked: %s", err)
+        return False
+    _log.debug("memory is locked")
+    return True
+
 
 NAME: Final = "ganeti-noded"
 #: Modules that are imported late, for a quick start: SSH checks and key distribution,
@@ -64,10 +102,10 @@ _VOUCHING: Final = "term_vouch"
 #: Lanes beside the ordinary one. Their calls take milliseconds unless something hangs,
 #: so few threads suffice, and nobody should wait for long.
 _LANES: Final = (
-    lanes.Lane(table.LANE_POWER, threads=1, waiting=4, patience_s=5.0),
-    lanes.Lane(table.LANE_URGENT, threads=6, waiting=64, patience_s=5.0),
-    lanes.Lane(table.LANE_STORE, threads=3, waiting=16, patience_s=5.0),
-    lanes.Lane(table.LANE_STORAGE, threads=4, waiting=32, patience_s=5.0),
+    admission.Lane(procedure.LANE_POWER, threads=1, waiting=4, patience_s=5.0),
+    admission.Lane(procedure.LANE_URGENT, threads=6, waiting=64, patience_s=5.0),
+    admission.Lane(procedure.LANE_STORE, threads=3, waiting=16, patience_s=5.0),
+    admission.Lane(procedure.LANE_STORAGE, threads=4, waiting=32, patience_s=5.0),
 )
 #: Ordinary calls that may wait for a thread, per thread, and for how many seconds.
 _WAITING_PER_THREAD: Final = 3
@@ -101,7 +139,7 @@ class App:
         *,
         guard: tls.PeerGuard | None,
         term_guard: master_term.TermGuard,
-        plan: lanes.Plan,
+        plan: admission.Plan,
         calls: running_calls.RunningCalls,
         quit_daemon: Callable[[], None],
     ) -> None:
@@ -118,7 +156,7 @@ class App:
         self._node = node
         self._guard = guard
         self._terms = term_guard
-        self._turns = disk_turns.DiskTurns(
+        self._turns = running_calls.DiskTurns(
             {lane.name: lane.threads for lane in plan.lanes}
         )
         self._quit_daemon = quit_daemon
@@ -201,12 +239,12 @@ class App:
 
     def _run(self, name: str, args: list[Any], term: Term | None, lane: str) -> bytes:
         try:
-            with self._turns.taken(lane, disk_turns.kinds_of(name, args)):
+            with self._turns.taken(lane, running_calls.kinds_of(name, args)):
                 # The caller may have been deposed while its arguments arrived.
                 if term is not None:
                     self._check_term(term)
                 return self._answer(name, args, term)
-        except disk_turns.StorageBusy as err:
+        except running_calls.StorageBusy as err:
             raise HttpError(wire.STATUS_BUSY, str(err)) from err
 
     def _answer(self, name: str, args: list[Any], term: Term | None) -> bytes:
@@ -227,20 +265,20 @@ class App:
             return msgspec.json.encode([False, text])
 
 
-def lane_plan(max_clients: int) -> lanes.Plan:
+def lane_plan(max_clients: int) -> admission.Plan:
     """Return the lanes of the daemon, with a number of threads for ordinary calls."""
-    ordinary = lanes.Lane(
-        table.LANE_ORDINARY,
+    ordinary = admission.Lane(
+        procedure.LANE_ORDINARY,
         threads=max_clients,
         waiting=_WAITING_PER_THREAD * max_clients,
         patience_s=_PATIENCE_S,
     )
-    return lanes.Plan([ordinary, *_LANES], _lane_of_path)
+    return admission.Plan([ordinary, *_LANES], _lane_of_path)
 
 
 def _lane_of_path(path: str) -> str:
-    row = table.PROCEDURES.get(path.removeprefix("/"))
-    return table.LANE_ORDINARY if row is None else row.lane
+    row = calls.PROCEDURES.get(path.removeprefix("/"))
+    return procedure.LANE_ORDINARY if row is None else row.lane
 
 
 def _lane(environ: dict[str, Any], name: str) -> str:
@@ -249,9 +287,9 @@ def _lane(environ: dict[str, Any], name: str) -> str:
     Raises:
         HttpError: too many calls run, or the lane was chosen for another request.
     """
-    wanted = table.PROCEDURES[name].lane
-    assigned = environ[lanes.LANE_KEY]
-    if assigned == lanes.BUSY:
+    wanted = calls.PROCEDURES[name].lane
+    assigned = environ[admission.LANE_KEY]
+    if assigned == admission.BUSY:
         raise HttpError(
             wire.STATUS_BUSY,
             f"the node is busy: all threads for {wanted} calls are taken",
@@ -267,7 +305,7 @@ def _check_caller(environ: dict[str, Any], name: str) -> None:
     Raises:
         HttpError: the connection was closed; nobody reads the answer.
     """
-    if not table.PROCEDURES[name].reads and server.is_abandoned(environ):
+    if not calls.PROCEDURES[name].reads and server.is_abandoned(environ):
         raise HttpError(HTTPStatus.BAD_REQUEST, "the caller has gone")
 
 
@@ -374,15 +412,15 @@ def start(options: argparse.Namespace, paths: Paths, control: common.Control) ->
                 paths=paths,
                 process=runner,
                 clock=clock_,
-                open_disk=disk_links.opener(paths, runner),
+                open_disk=guest_files.opener(paths, runner),
             )
         ),
         power=power.for_node(paths),
         terms=term_guard,
         running_calls=calls,
     )
-    leftovers.sweep(node)
-    leftovers.end_processes(node)
+    guest_files.sweep(node)
+    guest_files.end_processes(node)
     plan = lane_plan(options.max_clients)
     app = App(
         node,
@@ -404,7 +442,7 @@ def start(options: argparse.Namespace, paths: Paths, control: common.Control) ->
     )
     if not options.no_mlock:
         _load_late_modules()
-        memlock.lock_memory()
+        lock_memory()
     port = http.start_serving()
     _log.info("serving on port %d", port)
     return Noded(http)
@@ -443,7 +481,7 @@ def _load_late_modules() -> None:
 def _digests(options: argparse.Namespace, paths: Paths) -> list[str]:
     """Return the digests of the authorities, the issuing one first."""
     trusted = authority.trusted(_issuer(options, paths))
-    return list(map(certificates.digest, trusted))
+    return list(map(x509.digest, trusted))
 
 
 def _issuer(options: argparse.Namespace, paths: Paths) -> str:
@@ -455,7 +493,7 @@ def _issuer(options: argparse.Namespace, paths: Paths) -> str:
 
 def _tls(
     options: argparse.Namespace, paths: Paths
-) -> tuple[tls.PeerGuard | None, contexts.ReloadedContext | None]:
+) -> tuple[tls.PeerGuard | None, tls.ReloadedContext | None]:
     if options.no_ssl:
         return None, None
     store = ssconf.SimpleStore(paths)
@@ -471,7 +509,7 @@ def _tls(
         guard.trust(_digests(options, paths))
         return tls.server_context(certificate, key, guard=guard, authority=issuer)
 
-    return guard, contexts.ReloadedContext(make, (certificate, key, issuer))
+    return guard, tls.ReloadedContext(make, (certificate, key, issuer))
 
 
 def main() -> int:

@@ -5,19 +5,21 @@ import logging
 import os
 import stat
 import sys
+import threading
 from typing import TYPE_CHECKING, Final
 
 from OpenSSL import SSL
 
 from ganeti.base import clock, errors, memory
+from ganeti.base.clock import Clock
 from ganeti.base.constants import exitcodes
 from ganeti.base.pathutils import Paths
-from ganeti.base.tls import x509 as certificates
+from ganeti.base.tls import x509
 from ganeti.daemons import common
-from ganeti.daemons.rapi import application, document, pool, settings, waits
-from ganeti.daemons.rapi.rights import authentication, users_file
+from ganeti.daemons.rapi import application, authentication, document, pool, waits
+from ganeti.daemons.rapi.handlers import Master
 from ganeti.protocols import ssconf
-from ganeti.protocols.http import contexts, lanes, server, tls
+from ganeti.protocols.http import admission, server, tls
 from ganeti.protocols.luxi import Client
 from ganeti.protocols.luxi.shared import SharedClient
 
@@ -25,6 +27,40 @@ if TYPE_CHECKING:
     from ganeti.base.process import Runner
 
 _log = logging.getLogger(__name__)
+
+# Settings of the cluster that the remote API follows.
+
+#: Seconds for which an answer of the master daemon is used, and of one that failed.
+_FRESH_S: Final = 5.0
+_REQUIRES: Final = "rapi_require_authentication"
+
+
+class Settings:
+    """Asks the master daemon for settings; for use by many threads."""
+
+    def __init__(self, master: Master, clock: Clock) -> None:
+        """Prepare; nothing is asked before the first question."""
+        self._master = master
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._asked_at = float("-inf")
+        #: Until the master daemon has answered once, nothing is open.
+        self._requires = True
+
+    def requires_authentication(self) -> bool:
+        """Return whether reading needs credentials, as of the last seconds."""
+        with self._lock:
+            now = self._clock.monotonic()
+            if now - self._asked_at >= _FRESH_S:
+                self._asked_at = now
+                try:
+                    info = self._master.call("QueryClusterInfo", timeout_s=_FRESH_S)
+                    # A daemon of an earlier release has no such setting.
+                    self._requires = bool(info.get(_REQUIRES, False))
+                except errors.GenericError as err:
+                    _log.warning("the last known settings remain: %s", err)
+            return self._requires
+
 
 NAME: Final = "ganeti-rapi"
 #: Seconds to wait for a master daemon that does not listen, for example in a restart.
@@ -48,7 +84,7 @@ class Rapi:
     def __init__(
         self,
         http: server.Server,
-        followed: users_file.WatchedUsers,
+        followed: authentication.WatchedUsers,
         connections: pool.Pool,
         waiting: waits.Waits,
     ) -> None:
@@ -151,24 +187,24 @@ def _files(options: argparse.Namespace, paths: Paths) -> tuple[str, str]:
     return options.ssl_cert or own, options.ssl_key or own
 
 
-def lane_plan(max_clients: int) -> lanes.Plan:
+def lane_plan(max_clients: int) -> admission.Plan:
     """Return the lanes: waits for jobs never take the threads of other requests.
 
     A wait needs a thread only when it begins and ends.
     """
-    ordinary = lanes.Lane(
+    ordinary = admission.Lane(
         "ordinary",
         threads=max_clients,
         waiting=_WAITING_PER_THREAD * max_clients,
         patience_s=_PATIENCE_S,
     )
-    waiting = lanes.Lane("wait", threads=_WAIT_THREADS, patience_s=_PATIENCE_S)
+    waiting = admission.Lane("wait", threads=_WAIT_THREADS, patience_s=_PATIENCE_S)
 
     def choose(path: str) -> str:
         is_wait = path.startswith("/2/jobs/") and path.endswith("/wait")
         return "wait" if is_wait else "ordinary"
 
-    return lanes.Plan([ordinary, waiting], choose)
+    return admission.Plan([ordinary, waiting], choose)
 
 
 def _runner() -> "Runner":
@@ -199,7 +235,9 @@ def start(options: argparse.Namespace, paths: Paths, _control: common.Control) -
     connections = pool.Pool(connect, clock_)
     waiting = waits.Waits(SharedClient(connect, clock_))
     authenticator = authentication.Authenticator(clock_)
-    followed = users_file.WatchedUsers(paths.data("rapi/users"), authenticator.replace)
+    followed = authentication.WatchedUsers(
+        paths.data("rapi/users"), authenticator.replace
+    )
     demands = options.require_authentication
     app = application.Application(
         connections,
@@ -207,7 +245,7 @@ def start(options: argparse.Namespace, paths: Paths, _control: common.Control) -
         clock_,
         waiting=waiting,
         requires_authentication=(
-            settings.Settings(connections, clock_).requires_authentication
+            Settings(connections, clock_).requires_authentication
             if demands is None
             else lambda: bool(demands)
         ),
@@ -227,14 +265,14 @@ def start(options: argparse.Namespace, paths: Paths, _control: common.Control) -
     return Rapi(http, followed, connections, waiting)
 
 
-def _context(options: argparse.Namespace, paths: Paths) -> contexts.ReloadedContext:
+def _context(options: argparse.Namespace, paths: Paths) -> tls.ReloadedContext:
     certificate, key = _files(options, paths)
     further = options.ssl_chain
 
     def make() -> SSL.Context:
         _check_key(key)
-        own, *chain = certificates.load_certificates(certificate)
-        if certificates.seconds_left(own) <= 0:
+        own, *chain = x509.load_certificates(certificate)
+        if x509.seconds_left(own) <= 0:
             _log.error(
                 "certificate %s ended on %s UTC, so clients that check it refuse this"
                 " service; run gnt-cluster renew-crypto --new-rapi-certificate",
@@ -242,10 +280,10 @@ def _context(options: argparse.Namespace, paths: Paths) -> contexts.ReloadedCont
                 f"{own.not_valid_after_utc:%Y-%m-%d %H:%M}",
             )
         if further:
-            chain += certificates.load_certificates(further)
+            chain += x509.load_certificates(further)
         return tls.server_context(certificate, key, chain=chain)
 
-    return contexts.ReloadedContext(
+    return tls.ReloadedContext(
         make, (certificate, key, *([further] if further else []))
     )
 

@@ -16,21 +16,20 @@ import threading
 from typing import Final
 
 from ganeti import store
-from ganeti.automation.failover import etcd_failover
+from ganeti.automation import new_master
 from ganeti.base import clock, errors, pathutils, process
 from ganeti.base.constants import exitcodes
 from ganeti.base.filesystem import pidfile
 from ganeti.base.net import netutils
 from ganeti.daemons import common
 from ganeti.decisions.quorum import Term
-from ganeti.master import address_removal as cluster_address
+from ganeti.master import address_removal
 from ganeti.model.objects import Snapshot
 from ganeti.node.services import Services
 from ganeti.operations import master_ip
-from ganeti.store import choice
+from ganeti.store import choice, schema
 from ganeti.store.etcd import Candidacy, Gateway, Mirror, Servers
 from ganeti.store.etcd.reader import Reader
-from ganeti.store.file import sqlite_file
 
 _log = logging.getLogger(__name__)
 
@@ -122,7 +121,7 @@ class Standby:
         if own is None or not own.master_candidate:
             return _FAILED_S
         try:
-            etcd_failover.take_over(
+            new_master.take_over(
                 self._paths, self._process, self._clock, self._servers, own
             )
         except errors.TermError as err:
@@ -185,7 +184,7 @@ class Standby:
             Services(self._paths, self._process).stop(_RAPI)
         if has_address:
             _log.warning("this node is not the master: removing %s", address)
-            result = cluster_address.drop(
+            result = address_removal.drop(
                 self._paths,
                 snapshot.nodes[uuid].primary_ip,
                 master_ip.parameters(snapshot.cluster),
@@ -213,7 +212,7 @@ def open_mirror(servers: Servers, path: str, time: clock.Clock) -> Mirror:
         return Mirror(servers, path, time)
     except errors.ConfigurationError as err:
         _log.error("the copy of the store is replaced: %s", err)
-    sqlite_file.set_aside(path, f"{path}.damaged")
+    schema.set_aside(path, f"{path}.damaged")
     return Mirror(servers, path, time)
 
 

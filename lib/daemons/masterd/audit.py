@@ -27,7 +27,7 @@ from ganeti.base.clock import Clock
 from ganeti.base.constants.misc import REDACTED
 from ganeti.base.filesystem import files
 from ganeti.base.log import SYSLOG_SOCKET
-from ganeti.base.net import urls
+from ganeti.base.net import netutils
 from ganeti.base.text import audit_chain, control_chars
 from ganeti.decisions.jobs.records import Job
 from ganeti.operations.unit_table import UNITS
@@ -426,7 +426,7 @@ def without_secrets(value: Any, depth: int = 0) -> Any:
     # The texts come first: they are nearly all that a job has.
     if isinstance(value, str):
         if ":/" in value:
-            value = _URL.sub(lambda url: urls.shown(url[0]), value)
+            value = _URL.sub(lambda url: netutils.shown_url(url[0]), value)
         return value if len(value) <= _MAX_TEXT else f"{value[:_MAX_TEXT]}..."
     if isinstance(value, dict | list | tuple) and depth > _MAX_DEPTH:
         return "..."

@@ -8,28 +8,246 @@ import contextvars
 import dataclasses
 import functools
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any, Final, TypeVar, cast
 
+import msgspec
+
 from ganeti.base import errors
+from ganeti.base.constants import ecodes
 from ganeti.base.net import netutils
 from ganeti.base.text import audit_chain
-from ganeti.daemons.masterd import audit, cluster_facts, journal_state, node_death_state
-from ganeti.daemons.masterd.call_times import CallTimes
-from ganeti.daemons.masterd.duties import followers
+from ganeti.daemons.masterd import audit, cluster_facts, journal_state
 from ganeti.daemons.masterd.duties.cluster_address import ClusterAddress
-from ganeti.daemons.masterd.duties.deposed import Waits, WatchedRunner
-from ganeti.daemons.masterd.duties.term_resets import TermResets
+from ganeti.daemons.masterd.duties.refused_terms import TermResets, Waits, WatchedRunner
 from ganeti.daemons.masterd.maintenance_state import Keeper
-from ganeti.daemons.masterd.methods.shared_answers import SharedAnswers
+from ganeti.decisions.repair import node_death
+from ganeti.decisions.repair.journal import Round
+from ganeti.decisions.repair.node_lives import DeathJob, DeathState
 from ganeti.master import jqueue, locking, query
 from ganeti.master.config import Config
-from ganeti.master.jqueue.documents import Documents
+from ganeti.master.config.node_deaths import KEY, TABLE, NodeDeaths
+from ganeti.master.jqueue import JobQueue
+from ganeti.master.jqueue.effects import Document, Documents
+from ganeti.model import opcodes
+from ganeti.model.objects import Snapshot
 from ganeti.operations import mcpu
 from ganeti.operations.unit_table import UNITS
 from ganeti.protocols import rpc
+from ganeti.protocols.rpc import calls
 from ganeti.store import CopyState, Store, choice
+
+# Answers that several clients share, because they asked before the work began.
+#
+# An answer is not older than the question: who asks while an answer is computed waits
+# for the next one, together with all others who ask until that one begins.
+
+#: Seconds that one answer waits for the end of the one before. A node that does not
+#: answer must not delay both.
+_PATIENCE_S: Final = 0.25
+
+
+class _Subject:
+    """One question that clients ask now.
+
+    Attributes:
+        gate: held during the work.
+        next: the answer whose work has not begun, if any.
+        count: answers that have not come yet.
+    """
+
+    def __init__(self) -> None:
+        self.gate = threading.Lock()
+        self.next: Future[Any] | None = None
+        self.count = 0
+
+
+class SharedAnswers:
+    """Computes answers; for use by many threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._subjects: dict[Hashable, _Subject] = {}
+
+    def ask(
+        self, executor: Executor, key: Hashable, compute: Callable[[], Any]
+    ) -> "Future[Any]":
+        """Return the answer to a question, which others may share: do not cancel it.
+
+        Args:
+            executor: runs the work.
+            key: of the question; equal questions have equal answers.
+            compute: called once per shared answer.
+        """
+        with self._lock:
+            subject = self._subjects.get(key) or _Subject()
+            if subject.next is None:
+                subject.next = executor.submit(self._work, key, subject, compute)
+                subject.count += 1
+                self._subjects[key] = subject
+            return subject.next
+
+    def _work(
+        self, key: Hashable, subject: _Subject, compute: Callable[[], Any]
+    ) -> Any:
+        is_first = subject.gate.acquire(timeout=_PATIENCE_S)
+        try:
+            with self._lock:
+                subject.next = None
+            return compute()
+        finally:
+            if is_first:
+                subject.gate.release()
+            with self._lock:
+                subject.count -= 1
+                if not subject.count:
+                    del self._subjects[key]
+
+
+# The state of deaths of nodes in the store: the only writer, apart from a "no".
+#
+# A step is one commit: the new state, the jobs that it submits, and the entry of the
+# journal. So a step happens as a whole or not at all, and a deposed master can do
+# neither.
+
+#: Most deaths that are remembered at once; no program should decide about more.
+_MAX_DEATHS: Final = 200
+
+
+class NodeDeathKeeper:
+    """The writer of the state. For use by many threads; calls may block."""
+
+    def __init__(self, reader: NodeDeaths, journal: journal_state.Keeper) -> None:
+        self._reader = reader
+        self._journal = journal
+
+    def change(
+        self,
+        queue: JobQueue,
+        serial: int,
+        state: DeathState,
+        jobs: Sequence[DeathJob],
+        entry: Round,
+    ) -> DeathState:
+        """Replace the state and submit jobs, in one commit; return the new state.
+
+        Raises:
+            OpPrereqError: the state has changed since ``serial``, an opcode is
+                malformed, or a job is for a node that the state does not name;
+                nothing was done.
+            JobQueueError: the jobs were refused; nothing was done.
+        """
+        decoded = [[opcodes.decode(op) for op in job.ops] for job in jobs]
+        with self._reader.lock, self._journal.writing() as batch:
+            present = self._reader.state()
+            if present.serial_no != serial:
+                raise errors.OpPrereqError(
+                    f"deaths of nodes have the serial {present.serial_no} by now, the"
+                    f" change is based on {serial}",
+                    ecodes.ECODE_STATE,
+                )
+            _check(state, jobs, present.marked)
+            new = msgspec.structs.replace(state, serial_no=serial + 1)
+
+            def documents(ids: Sequence[int]) -> list[Document]:
+                nonlocal new
+                new = node_death.with_jobs(new, tuple(jobs), tuple(ids))
+                rows = batch.put(entry.with_jobs(ids))
+                stored: list[Any] = [(TABLE, KEY, msgspec.json.encode(new)), *rows]
+                return [Document(*row) for row in stored]
+
+            # A drained queue is no reason to leave a dead node alone.
+            queue.submit_all_later(decoded, documents, to_drained=True).result()
+            return new
+
+
+def _check(state: DeathState, jobs: Sequence[DeathJob], marked: Sequence[str]) -> None:
+    """Refuse a state that is too large, and jobs for nodes that it does not name.
+
+    A node that was marked and is back has a job when it leaves the state.
+    """
+    if len(state.deaths) > _MAX_DEATHS:
+        raise errors.OpPrereqError(
+            f"deaths of nodes: wanted at most {_MAX_DEATHS}, found {len(state.deaths)}",
+            ecodes.ECODE_INVAL,
+        )
+    wanted = sorted(death.node for death in state.deaths if death.job == -1)
+    back = set(marked).difference(state.marked, wanted)
+    given = sorted(job.node for job in jobs if job.node not in back)
+    if wanted != given:
+        raise errors.OpPrereqError(
+            f"deaths of nodes: wanted one job for each of {wanted}, found {given}",
+            ecodes.ECODE_INVAL,
+        )
+
+
+# How far the files of master candidates follow the store.
+#
+# With files the store knows: it sends the changes. A store in etcd is followed by a
+# daemon of each candidate, so the candidates are asked.
+
+#: Seconds for the answers; a query waits for them.
+_CALL_S: Final = 3.0
+
+
+def ask_followers(runner: rpc.Runner, snapshot: Snapshot) -> Mapping[str, CopyState]:
+    """Return the state of the other candidates' files by node uuid.
+
+    Args:
+        runner: calls the nodes.
+        snapshot: the configuration, whose revision is the newest.
+    """
+    others = [
+        node.uuid
+        for node in snapshot.nodes.values()
+        if node.master_candidate
+        and not node.offline
+        and node.uuid != snapshot.cluster.master_node
+    ]
+    if not others:
+        return {}
+    answers = runner.call_nodes(others, calls.store_status(), timeout_s=_CALL_S)
+    return {uuid: _state(answer, snapshot) for uuid, answer in answers.items()}
+
+
+def _state(answer: rpc.Result, snapshot: Snapshot) -> CopyState:
+    revision = answer.payload.get("revision") if not answer.failed else None
+    if not isinstance(revision, int):
+        return CopyState(False, -1, answer.fail_msg or "the answer has no revision")
+    if revision >= snapshot.revision:
+        return CopyState(True, revision)
+    return CopyState(False, revision, "ganeti-standby of the node has not written more")
+
+
+# Durations of calls of nodes, summed up by procedure since the daemon started.
+
+
+class CallTimes:
+    """Counts calls; for use by many threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        #: Procedure -> calls, answers that failed, seconds.
+        self._sums: dict[str, tuple[int, int, float]] = {}
+
+    def add(self, procedure: str, seconds: float, failed: int) -> None:
+        """Count a call of one or more nodes.
+
+        Args:
+            procedure: its name.
+            seconds: until the last node had answered, or the time was over.
+            failed: number of nodes without a good answer.
+        """
+        with self._lock:
+            calls, failures, total = self._sums.get(procedure, (0, 0, 0.0))
+            self._sums[procedure] = (calls + 1, failures + failed, total + seconds)
+
+    def rows(self) -> list[tuple[str, int, int, float]]:
+        """Return procedure, calls, failed answers and seconds, sorted."""
+        with self._lock:
+            return [(name, *sums) for name, sums in sorted(self._sums.items())]
+
 
 T = TypeVar("T")
 
@@ -193,11 +411,11 @@ class MasterDeps(mcpu.EngineDeps):
         return TermResets(self.store, self.rpc, self._ask_without_term, self.clock)
 
     def _ask_without_term(
-        self, target: rpc.Target, procedure: str, args: Sequence[Any]
-    ) -> rpc.Result:
+        self, target: rpc.Target, request: rpc.Request[str]
+    ) -> rpc.Answer[str]:
         runner = rpc.StaticRunner([target], self.paths)
         try:
-            return runner.call_one(procedure, target.uuid, *args)
+            return runner.call_node(target.uuid, request)
         finally:
             runner.close()
 
@@ -212,10 +430,10 @@ class MasterDeps(mcpu.EngineDeps):
         return journal_state.Keeper(self.store, self.clock)
 
     @functools.cached_property
-    def node_deaths(self) -> node_death_state.Keeper:
+    def node_deaths(self) -> NodeDeathKeeper:
         """The state of deaths of nodes."""
         reader = self.config.node_deaths
-        return node_death_state.Keeper(reader, self.journal)
+        return NodeDeathKeeper(reader, self.journal)
 
     @functools.cached_property
     def planner(self) -> mcpu.Planner:
@@ -229,7 +447,7 @@ class MasterDeps(mcpu.EngineDeps):
     def copies(self) -> Mapping[str, CopyState]:
         """Return the state of the other candidates' copies by node uuid."""
         if choice.is_etcd(self.paths):
-            return followers.ask(self.rpc, self.config.snapshot())
+            return ask_followers(self.rpc, self.config.snapshot())
         return self.store.copies()
 
     def _on_failure(self, err: BaseException) -> None:

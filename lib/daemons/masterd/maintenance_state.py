@@ -20,7 +20,7 @@ from ganeti.decisions.repair import rounds
 from ganeti.decisions.repair.incidents import Incident, IncidentState, MaintenanceState
 from ganeti.decisions.repair.journal import Round
 from ganeti.master.jqueue import JobQueue
-from ganeti.master.jqueue.documents import META, Document
+from ganeti.master.jqueue.effects import META, Document
 from ganeti.model import opcodes
 
 KEY: Final = "maintenance"

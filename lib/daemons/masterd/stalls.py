@@ -17,7 +17,7 @@ from ganeti.protocols.luxi.server import Call
 #: Seconds from the beginning of a stall until clients get an answer. Together with
 #: `ganeti.store.copies.peers.ACK_TIMEOUT_S`, 35 seconds after the change was sent: long
 #: enough for a restart of a node daemon, and much shorter than the patience of clients
-#: (`ganeti.base.constants.timeouts.LUXI_DEF_RWTO`), who would not learn the reason.
+#: (`ganeti.base.constants.misc.LUXI_DEF_RWTO`), who would not learn the reason.
 LIMIT_S: Final = 30.0
 #: Seconds between two looks at the store while calls wait.
 TICK_S: Final = 1.0

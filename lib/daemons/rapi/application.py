@@ -19,24 +19,17 @@ import msgspec
 
 from ganeti.base import errors
 from ganeti.base.clock import Clock
-from ganeti.daemons.rapi import (
-    handlers,
-    model,
-    present,
-    request_bodies,
-    requests,
-    waits,
-)
+from ganeti.daemons.rapi import access, handlers, request_bodies, requests, waits
+from ganeti.daemons.rapi.authentication import Authenticator, unauthorized
 from ganeti.daemons.rapi.document import made_here
 from ganeti.daemons.rapi.handlers import Answer, Call, Master, Parts, Waiting
-from ganeti.daemons.rapi.model import Request, Resource
 from ganeti.daemons.rapi.problems import Refused, bad_request, forbidden
-from ganeti.daemons.rapi.resources import resource_table as resources
-from ganeti.daemons.rapi.rights import access
-from ganeti.daemons.rapi.rights.authentication import Authenticator, unauthorized
-from ganeti.daemons.rapi.rights.users import User
+from ganeti.daemons.rapi.users import User
 from ganeti.protocols.http import parking
 from ganeti.protocols.luxi.client import ORIGIN
+from ganeti.protocols.rapi import model
+from ganeti.protocols.rapi import resource_table as resources
+from ganeti.protocols.rapi.model import Request, Resource
 
 _log = logging.getLogger(__name__)
 
@@ -227,7 +220,7 @@ class Application:
             requester=exchange.requester,
             now_ns=round(self._clock.time() * 1_000_000_000),
         )
-        if resource.method != "GET" or resource.submits:
+        if resource.method != "GET" or resource.op_ids:
             self._authenticator.check_rate(
                 exchange.who, changes=resource.method != "GET"
             )
@@ -311,7 +304,7 @@ def _permitted(
         raise forbidden("")
     if not access.root_parameters(ops) or user.rights.allow_root(paths):
         return ops
-    names = access.root_parameters(ops, present.values(master, ops))
+    names = access.root_parameters(ops, handlers.present_values(master, resource, ops))
     if names:
         raise forbidden(
             f"parameter {', '.join(names)}: gives control of nodes, so user"

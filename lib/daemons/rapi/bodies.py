@@ -1,6 +1,7 @@
-"""Bodies with a form of their own, as types; see `ganeti.daemons.rapi.model.Body`."""
+"""Bodies with a form of their own, as types; see `ganeti.protocols.rapi.model.Body`."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -57,3 +58,10 @@ class Wait(msgspec.Struct):
     previous_log_serial: Annotated[
         int | None, Doc("number of the last log entry that the client knows")
     ] = None
+
+
+#: The bodies by the names that rows of resources have for them.
+TYPES: Final[Mapping[str, Any]] = {
+    **{kind.__name__: kind for kind in (Filter, Query, Reinstall, Wait)},
+    "Role": Role,
+}

@@ -1,6 +1,6 @@
 """Functions that answer requests which submit no job of their own.
 
-`HANDLERS` has them by the name in `ganeti.daemons.rapi.model.Resource.direct`. A
+`HANDLERS` has them by the name in `ganeti.protocols.rapi.model.Resource.direct`. A
 handler gets the call and returns a JSON value, `Parts`, or an `Answer` with headers.
 """
 
@@ -15,14 +15,14 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from ganeti.base import errors
-from ganeti.base.constants import ecodes, jobqueue, nodes
+from ganeti.base.constants import ecodes, jobqueue
 from ganeti.daemons.rapi import bodies, requests, waits
-from ganeti.daemons.rapi.model import Request, Resource
 from ganeti.daemons.rapi.pool import Stream
 from ganeti.daemons.rapi.problems import Refused, bad_request
 from ganeti.decisions.repair.incidents import MaintenanceState, as_listed
 from ganeti.decisions.repair.journal import Selection
 from ganeti.model import qlang
+from ganeti.protocols.rapi.model import Request, Resource, kind_of
 
 #: Seconds for the job that lists operating systems.
 _OS_JOB_S: Final = 300.0
@@ -34,11 +34,11 @@ _BATCH: Final = 500
 #: The method of LUXI that returns objects of a kind in the documented form.
 _OBJECTS: Final = "QueryObjects"
 _ROLES: Final = {
-    nodes.NR_MASTER: "master",
-    nodes.NR_MCANDIDATE: "master-candidate",
-    nodes.NR_REGULAR: "regular",
-    nodes.NR_DRAINED: "drained",
-    nodes.NR_OFFLINE: "offline",
+    "M": "master",
+    "C": "master-candidate",
+    "R": "regular",
+    "D": "drained",
+    "O": "offline",
 }
 #: Source and text of the reason that Ganeti's client adds to every filter rule.
 _BY_CLIENT: Final = ["gnt:client", ""]
@@ -117,6 +117,13 @@ HANDLERS: Final[dict[str, Handler]] = {}
 def _handler(function: Handler) -> Handler:
     HANDLERS[function.__name__] = function
     return function
+
+
+@_handler
+def call_by_name(call: Call) -> Any:
+    """Call the one method of the row with the values of the path's variables."""
+    (method,) = call.resource.luxi
+    return call.master.call(method, list(call.request.path.values()))
 
 
 @_handler
@@ -249,7 +256,7 @@ def cluster_info(call: Call) -> Any:
 def list_os(call: Call) -> Any:
     """Return the operating systems that can be used, each with its variants."""
     op = {
-        "OP_ID": "OP_OS_DIAGNOSE",
+        "OP_ID": call.resource.options["op_id"],
         "output_fields": ["name", "variants"],
         "reason": call.trail,
     }
@@ -330,12 +337,6 @@ def replace_filter(call: Call) -> Any:
 
 
 @_handler
-def delete_filter(call: Call) -> Any:
-    """Remove a filter rule."""
-    return call.master.call("DeleteFilter", [call.name])
-
-
-@_handler
 def cancel_job(call: Call) -> Any:
     """Cancel a job and return whether that succeeded, with a text."""
     kill = bool(call.request.args.get("kill", False))
@@ -384,12 +385,6 @@ def freeze_automation(call: Call) -> Any:
 
 
 @_handler
-def thaw_automation(call: Call) -> Any:
-    """Let automatons act again."""
-    return call.master.call("ThawAutomation")
-
-
-@_handler
 def wait_for_job(call: Call) -> Any:
     """Wait until a job differs from what the client knows, or the time is over."""
     wait = wait_of(call)
@@ -412,3 +407,37 @@ def wait_of(call: Call) -> bodies.Wait:
         raise Refused(HTTPStatus.INTERNAL_SERVER_ERROR, "body: wanted an object")
     body: bodies.Wait = requests.of_type(call.request.body, bodies.Wait)
     return body
+
+
+#: Members that name an object in place of the name, or change what a value means.
+_OTHERS: Final = ("group_uuid", "hypervisor", "instance_uuid", "node_uuid")
+
+
+def present_values(
+    master: Master, resource: Resource, ops: Sequence[Mapping[str, Any]]
+) -> Any:
+    """Return the present values that the one opcode of a request can change.
+
+    Clients read an object, change a part, and write everything back. A value that is
+    there already gives them nothing, so it needs no right of its own. Values are nested
+    as in the opcode. Of a request about several objects, or about one that is not
+    found, nothing is known.
+    """
+    job = resource.job
+    if (
+        job is None
+        or len(ops) != 1
+        or any(ops[0].get(key) is not None for key in _OTHERS)
+    ):
+        return None
+    if job.op_id == "OP_CLUSTER_SET_PARAMS":
+        return master.call("QueryClusterInfo")
+    name = ops[0].get(next(iter(job.path), ""))
+    if not job.present or not isinstance(name, str):
+        return None
+    try:
+        args = [kind_of(resource.path), [name], list(job.present), False]
+        (known,) = master.call(_OBJECTS, args)
+    except (errors.GenericError, ValueError):
+        return None
+    return known

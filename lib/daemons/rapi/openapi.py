@@ -12,11 +12,12 @@ from typing import Any, Final
 import msgspec
 
 from ganeti.base.constants import versions
-from ganeti.daemons.rapi import bodies, model, schemas
-from ganeti.daemons.rapi.model import Argument, Body, Job, Kind, Resource
-from ganeti.daemons.rapi.resources.resource_table import RESOURCES
+from ganeti.daemons.rapi import bodies, schemas
 from ganeti.daemons.rapi.schemas import Schema
 from ganeti.model import ht
+from ganeti.protocols.rapi import model
+from ganeti.protocols.rapi.model import Argument, Body, Job, Kind, Resource
+from ganeti.protocols.rapi.resource_table import RESOURCES
 
 _TITLE: Final = "Ganeti remote API"
 _ABOUT: Final = (
@@ -206,8 +207,12 @@ def _choices(argument: Argument, job: Job | None) -> Schema:
     """Return the words that the opcode's parameter takes, if it takes no others."""
     if job is None:
         return {}
-    parameter = schemas.parameters(job.op_id)["properties"].get(argument.field, {})
-    return {"enum": parameter["enum"]} if "enum" in parameter else {}
+    properties = schemas.parameters(job.op_id)["properties"]
+    parameter = properties.get(argument.field or argument.name, {})
+    words = [
+        each for each in (parameter, *parameter.get("anyOf", ())) if "enum" in each
+    ]
+    return {"enum": words[0]["enum"]} if words else {}
 
 
 def _result(resource: Resource) -> Schema:
@@ -238,10 +243,9 @@ def _result(resource: Resource) -> Schema:
 
 def _must_have_body(resource: Resource) -> bool:
     """Return whether a body of its own form has members without a default."""
-    if resource.body_type is bodies.Role:
-        return True
     if resource.body is Body.OWN:
-        return bool(schemas.of_type(resource.body_type).get("required"))
+        kind = bodies.TYPES[resource.body_type]
+        return kind is bodies.Role or bool(schemas.of_type(kind).get("required"))
     return resource.body is Body.PARAMETERS and bool(_rules(_parameters(resource)))
 
 
@@ -254,9 +258,9 @@ def _rules(schema: Schema) -> list[Any]:
 def _body(resource: Resource) -> Schema | None:
     """Return the schema of the body, None if the server ignores any."""
     if resource.body is Body.OWN:
-        if hasattr(resource.body_type, "__struct_fields__"):
-            return schemas.struct(resource.body_type)
-        return schemas.of_type(resource.body_type)
+        kind = bodies.TYPES[resource.body_type]
+        is_struct = hasattr(kind, "__struct_fields__")
+        return schemas.struct(kind) if is_struct else schemas.of_type(kind)
     if resource.body is not Body.IGNORED:
         return _parameters(resource)
     if resource.job is None:
@@ -284,8 +288,7 @@ def _parameters(resource: Resource) -> Schema:
         schema["required"] = [*schema["required"], "instances"]
         return schema
     if job.op_id == "OP_INSTANCE_REPLACE_DISKS":
-        text = {"type": "string", "pattern": r"^ *([0-9]+ *)?(, *([0-9]+ *)?)*$"}
-        properties["disks"] = {"anyOf": [properties["disks"], text]}
+        properties["disks"] = {"anyOf": [properties["disks"], model.INDICES]}
     if job.op_id != "OP_INSTANCE_CREATE":
         return schemas.with_earlier_names(schema, job.renames)
     properties["__version__"] = {"const": 1, "description": "form of the body"}

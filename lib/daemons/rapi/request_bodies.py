@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti.daemons.rapi.model import Resource
 from ganeti.daemons.rapi.problems import Refused, bad_request
 from ganeti.protocols.http import strict
+from ganeti.protocols.rapi.model import Resource
 
 #: The content type of bodies.
 JSON: Final = "application/json"

@@ -5,14 +5,14 @@ of the opcodes, so a request with an unknown, missing or wrong parameter is refu
 before the master daemon sees it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from ganeti.base import errors
 from ganeti.daemons.rapi import bodies
-from ganeti.daemons.rapi.model import Body, Kind, Request, Resource
 from ganeti.daemons.rapi.problems import Refused, bad_request, forbidden
 from ganeti.model import ht, opcodes
+from ganeti.protocols.rapi.model import NUMBERS, Body, Kind, Request, Resource
 
 #: Version of the body of an instance creation.
 _CREATE_VERSION: Final = 1
@@ -22,6 +22,8 @@ _SYSTEM_SOURCES: Final = "gnt:"
 USER_SOURCE: Final = "gnt:user"
 #: Longest text of a reason and longest source, in characters.
 _MAX_REASON: Final = 1000
+#: Digits of a number that is too large for all opcodes.
+_MAX_DIGITS: Final = 10
 #: Flags of a node that has a role.
 _ROLES: Final[Mapping[str, Mapping[str, bool]]] = {
     "regular": {"master_candidate": False, "offline": False, "drained": False},
@@ -87,7 +89,7 @@ def job_of(resource: Resource, request: Request) -> list[dict[str, Any]]:
     """
     assert resource.job is not None
     adapt = resource.job.adapt
-    ops = [general(resource, request)] if adapt is None else adapt(resource, request)
+    ops = ADAPTERS[adapt](resource, request) if adapt else [general(resource, request)]
     for op in ops:
         _check(op)
     return ops
@@ -195,7 +197,10 @@ def fixed_parameters(resource: Resource, request: Request) -> dict[str, Any]:
     assert job is not None
     fixed: dict[str, Any] = dict(job.constants)
     for name, variable in job.path.items():
-        fixed[name] = request.path[variable]
+        if isinstance(variable, list):
+            fixed[name] = [request.path[each] for each in variable]
+        else:
+            fixed[name] = _variable(variable, request.path[variable])
     for argument in resource.arguments:
         if not argument.field:
             continue
@@ -203,6 +208,14 @@ def fixed_parameters(resource: Resource, request: Request) -> dict[str, Any]:
         if value is not None:
             fixed[argument.field] = value
     return fixed
+
+
+def _variable(name: str, text: str) -> str | int:
+    """Return the value of a variable of a path, -1 for a number without sense."""
+    if name not in NUMBERS:
+        return text
+    # Python converts no longer texts.
+    return int(text) if len(text) < _MAX_DIGITS else -1
 
 
 def reasons(
@@ -229,6 +242,16 @@ def reasons(
 
 # Resources with a rule of their own
 
+#: Returns the wire forms of the opcodes of one job, without reasons.
+Adapter = Callable[[Resource, Request], list[dict[str, Any]]]
+#: By the name in `ganeti.protocols.rapi.model.Job.adapt`.
+ADAPTERS: Final[dict[str, Adapter]] = {}
+
+
+def _adapter(function: Adapter) -> Adapter:
+    ADAPTERS[function.__name__] = function
+    return function
+
 
 def _with_usb_devices(op: dict[str, Any]) -> dict[str, Any]:
     """Return an opcode with commas between USB devices, where clients send spaces."""
@@ -239,6 +262,7 @@ def _with_usb_devices(op: dict[str, Any]) -> dict[str, Any]:
     return op
 
 
+@_adapter
 def create_instance(resource: Resource, request: Request) -> list[dict[str, Any]]:
     """Adapt the creation of an instance, whose body states its version."""
     body = _object(request.body)
@@ -252,6 +276,7 @@ def create_instance(resource: Resource, request: Request) -> list[dict[str, Any]
     return [_with_usb_devices(general(resource, plain))]
 
 
+@_adapter
 def commit_instance(resource: Resource, request: Request) -> list[dict[str, Any]]:
     """Adapt the creation of a forthcoming instance; a version may be left out."""
     body = {} if request.body is None else _object(request.body)
@@ -260,6 +285,7 @@ def commit_instance(resource: Resource, request: Request) -> list[dict[str, Any]
     return create_instance(resource, whole)
 
 
+@_adapter
 def create_instances(resource: Resource, request: Request) -> list[dict[str, Any]]:
     """Adapt the creation of several instances."""
     assert resource.job is not None
@@ -282,11 +308,13 @@ def create_instances(resource: Resource, request: Request) -> list[dict[str, Any
     return [{**op, "instances": children}]
 
 
+@_adapter
 def modify_instance(resource: Resource, request: Request) -> list[dict[str, Any]]:
     """Adapt the modification of an instance."""
     return [_with_usb_devices(general(resource, request))]
 
 
+@_adapter
 def reinstall(resource: Resource, request: Request) -> list[dict[str, Any]]:
     """Return the shutdown, the reinstallation and, unless refused, the startup."""
     del resource
@@ -314,6 +342,7 @@ def reinstall(resource: Resource, request: Request) -> list[dict[str, Any]]:
 _REPLACE_ARGUMENTS: Final = ("remote_node", "mode", "disks", "iallocator")
 
 
+@_adapter
 def replace_disks(resource: Resource, request: Request) -> list[dict[str, Any]]:
     """Adapt the replacement of disks, which old clients request without a body."""
     body = request.body
@@ -335,15 +364,7 @@ def replace_disks(resource: Resource, request: Request) -> list[dict[str, Any]]:
     return [op]
 
 
-def grow_disk(resource: Resource, request: Request) -> list[dict[str, Any]]:
-    """Adapt the growth of a disk, whose index stands in the path."""
-    op = general(resource, request)
-    digits = request.path["disk_index"]
-    # Python converts no longer texts.
-    op["disk"] = int(digits) if len(digits) < 10 else -1
-    return [op]
-
-
+@_adapter
 def migrate_node(resource: Resource, request: Request) -> list[dict[str, Any]]:
     """Adapt the migration of a node's instances, which old clients put in the query."""
     live, mode = request.args.get("live"), request.args.get("mode")
@@ -358,27 +379,17 @@ def migrate_node(resource: Resource, request: Request) -> list[dict[str, Any]]:
     return [general(resource, old)]
 
 
+@_adapter
 def set_role(resource: Resource, request: Request) -> list[dict[str, Any]]:
     """Return the change of a node's flags that gives it a role."""
     role = of_type(request.body, bodies.Role)
     return [{**general(resource, request), **_ROLES[role]}]
 
 
+@_adapter
 def modify_storage(resource: Resource, request: Request) -> list[dict[str, Any]]:
     """Adapt the modification of a storage unit."""
     changes = {}
     if "allocatable" in request.args:
         changes["allocatable"] = request.args["allocatable"]
     return [{**general(resource, request), "changes": changes}]
-
-
-def query_storage(resource: Resource, request: Request) -> list[dict[str, Any]]:
-    """Adapt the query of a node's storage units."""
-    nodes = [request.path["node_name"]]
-    return [{**general(resource, request), "nodes": nodes}]
-
-
-def instance_info(resource: Resource, request: Request) -> list[dict[str, Any]]:
-    """Adapt the query of an instance's details."""
-    names = [request.path["instance_name"]]
-    return [{**general(resource, request), "instances": names}]

@@ -12,11 +12,11 @@ from typing import Any, Final
 import msgspec
 
 from ganeti.base.constants import query as q
-from ganeti.daemons.rapi import fields
 from ganeti.master.query import RESOURCES
 from ganeti.model import opcodes
 from ganeti.model.ht import Doc
 from ganeti.model.opcodes.codec import HIDDEN
+from ganeti.protocols.rapi import row_parts
 
 Schema = dict[str, Any]
 
@@ -54,13 +54,13 @@ _OWN_FORMS: Final[Mapping[tuple[str, str], Schema]] = {
 }
 #: Schema name -> kind of object and its fields.
 OBJECTS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
-    "Instance": ("instance", fields.INSTANCE),
-    "Node": ("node", fields.NODE),
-    "Network": ("network", fields.NETWORK),
-    "Group": ("group", fields.GROUP),
-    "FilterRule": ("filter", fields.FILTER),
-    "JobInList": ("job", fields.JOB_IN_BULK),
-    "Job": ("job", fields.JOB),
+    "Instance": ("instance", row_parts.INSTANCE),
+    "Node": ("node", row_parts.NODE),
+    "Network": ("network", row_parts.NETWORK),
+    "Group": ("group", row_parts.GROUP),
+    "FilterRule": ("filter", row_parts.FILTER),
+    "JobInList": ("job", row_parts.JOB_IN_BULK),
+    "Job": ("job", row_parts.JOB),
 }
 _CONTAINERS: Final[Mapping[type, str]] = {
     msgspec.inspect.ListType: "array",

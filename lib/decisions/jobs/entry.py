@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ganeti.base.timers import Timer
-from ganeti.decisions.jobs import filters, records, remote
+from ganeti.decisions.jobs import filters, records
 from ganeti.decisions.jobs.records import Job, LogEntry
 from ganeti.decisions.jobs.transitions import CANCELED_TEXT
 from ganeti.model import opcodes
@@ -99,7 +99,7 @@ class Entry:
         blocked_by: running jobs that hold locks which the job needs.
         waits_for: unfinished jobs that the job depends on.
         requester: who asked the remote API for the job, see
-            `ganeti.decisions.jobs.remote`.
+            `ganeti.decisions.jobs.filters`.
         size: bytes of its opcodes.
         slots: slots that the job takes while it runs, from its reasons and the rules.
         is_admitted: whether the job holds its slots.
@@ -167,7 +167,7 @@ class Entry:
         self.slots: tuple[filters.Slot, ...] = filters.buckets(
             reason for op in ops for reason in op.reason
         )
-        self.requester = remote.requester(reason for op in ops for reason in op.reason)
+        self.requester = filters.requester(reason for op in ops for reason in op.reason)
         self.size = sum(len(op.input) for op in job.ops)
         self.is_admitted = False
         self.released_by: str | None = None

@@ -1,20 +1,129 @@
-"""Immutable records of jobs, and their stored form.
+"""Immutable records of jobs, their stored form, and the states of opcodes and jobs.
 
 The stored form is the documented job object without the log entries. These are separate
 documents, so a new line does not rewrite the job. Opcodes are kept as encoded, redacted
 JSON, so a record never holds a secret and writing it needs no encoding.
+
+Only `advance` changes an opcode's state. The effects of a change (time stamps, results
+of later opcodes) are in `decisions.jobs.transitions`.
 """
 
+import enum
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from ganeti.base import errors
-from ganeti.decisions.jobs import state
-from ganeti.decisions.jobs.state import Status
+from ganeti.base.constants import jobqueue
 from ganeti.model import opcodes
+
+
+class Status(enum.StrEnum):
+    """State of an opcode, and of a job as computed from its opcodes."""
+
+    QUEUED = jobqueue.JOB_STATUS_QUEUED
+    #: Started, waiting for locks.
+    WAITING = jobqueue.JOB_STATUS_WAITING
+    #: Waiting for locks, and asked to give up.
+    CANCELING = jobqueue.JOB_STATUS_CANCELING
+    RUNNING = jobqueue.JOB_STATUS_RUNNING
+    CANCELED = jobqueue.JOB_STATUS_CANCELED
+    SUCCESS = jobqueue.JOB_STATUS_SUCCESS
+    ERROR = jobqueue.JOB_STATUS_ERROR
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing will change any more."""
+        return self in FINAL
+
+
+FINAL: Final = frozenset({Status.CANCELED, Status.SUCCESS, Status.ERROR})
+#: These decide on the state of a job, regardless of later opcodes.
+_DECISIVE: Final = frozenset({Status.ERROR, Status.CANCELING, Status.CANCELED})
+
+
+class Event(enum.Enum):
+    """An event of an opcode."""
+
+    #: A worker begins to request its locks.
+    START = "start"
+    #: The locks were not acquired in time.
+    RETRY = "retry"
+    #: The queue stops, or was restarted, before the execution.
+    REQUEUE = "requeue"
+    #: All locks are held.
+    EXECUTE = "execute"
+    SUCCEED = "succeed"
+    FAIL = "fail"
+    #: A client asked to cancel it, or an earlier opcode was canceled.
+    CANCEL = "cancel"
+    #: The worker noticed the request to cancel.
+    CONFIRM = "confirm"
+    #: A restarted master continues it.
+    RESUME = "resume"
+    #: It cannot continue for an outside reason: earlier failure, end of the daemon.
+    ABORT = "abort"
+
+
+TABLE: Final[dict[tuple[Status, Event], Status]] = {
+    (Status.QUEUED, Event.START): Status.WAITING,
+    (Status.QUEUED, Event.CANCEL): Status.CANCELED,
+    (Status.QUEUED, Event.ABORT): Status.ERROR,
+    (Status.WAITING, Event.RETRY): Status.WAITING,
+    (Status.WAITING, Event.REQUEUE): Status.QUEUED,
+    (Status.WAITING, Event.EXECUTE): Status.RUNNING,
+    (Status.WAITING, Event.FAIL): Status.ERROR,
+    (Status.WAITING, Event.CANCEL): Status.CANCELING,
+    (Status.WAITING, Event.ABORT): Status.ERROR,
+    (Status.CANCELING, Event.CONFIRM): Status.CANCELED,
+    (Status.CANCELING, Event.FAIL): Status.ERROR,
+    (Status.CANCELING, Event.ABORT): Status.ERROR,
+    (Status.RUNNING, Event.RESUME): Status.RUNNING,
+    (Status.RUNNING, Event.SUCCEED): Status.SUCCESS,
+    (Status.RUNNING, Event.FAIL): Status.ERROR,
+    (Status.RUNNING, Event.ABORT): Status.ERROR,
+}
+
+
+def advance(status: Status, event: Event) -> Status:
+    """Return the state after an event.
+
+    Raises:
+        ProgrammerError: the event is not possible in this state.
+    """
+    following = TABLE.get((status, event))
+    if following is None:
+        raise errors.ProgrammerError(f"an opcode that is {status} cannot {event.value}")
+    return following
+
+
+def job_status(statuses: Iterable[Status]) -> Status:
+    """Return the state of a job with opcodes in these states, in order.
+
+    The first opcode in error, canceling or canceled decides, else the last one that
+    waits or runs. If all opcodes succeeded, the job did. Otherwise it is queued.
+    """
+    result = Status.QUEUED
+    all_success = True
+    for status in statuses:
+        if status in _DECISIVE:
+            return status
+        if status is not Status.SUCCESS:
+            all_success = False
+        if status in (Status.WAITING, Status.RUNNING):
+            result = status
+    return Status.SUCCESS if all_success else result
+
+
+def job_priority(opcodes: Iterable[tuple[Status, int]]) -> int:
+    """Return the most urgent priority of unfinished opcodes, or the default."""
+    return min(
+        (priority for status, priority in opcodes if status not in FINAL),
+        default=jobqueue.OP_PRIO_DEFAULT,
+    )
+
 
 #: Seconds and microseconds.
 Timestamp = tuple[int, int]
@@ -49,7 +158,7 @@ class JobOp(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     exec_timestamp: Timestamp | None = None
     end_timestamp: Timestamp | None = None
     #: Encoded JSON of a running opcode that a restarted master can continue, see
-    #: `ganeti.master.jqueue.executor.Callbacks.save_resumption`; null for all others.
+    #: `ganeti.master.jqueue.effects.Callbacks.save_resumption`; null for all others.
     resumption: msgspec.Raw = _NULL
 
     @property
@@ -95,12 +204,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def status(self) -> Status:
         """The state, computed from the opcodes."""
-        return state.job_status(op.status for op in self.ops)
+        return job_status(op.status for op in self.ops)
 
     @property
     def priority(self) -> int:
         """The most urgent priority of the unfinished opcodes."""
-        return state.job_priority((op.status, op.priority) for op in self.ops)
+        return job_priority((op.status, op.priority) for op in self.ops)
 
     @property
     def is_final(self) -> bool:

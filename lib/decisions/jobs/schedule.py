@@ -1,19 +1,32 @@
-"""The order in which jobs start. No threads; guarded by the queue's lock.
+"""The order in which jobs start, their dependencies, and attempts to get locks.
 
-Jobs that may start are in two heaps, sorted by priority and arrival: fresh jobs, and
-jobs that have failed to get their locks. At equal priority, fresh jobs go first,
-because most of them can run, but every fourth start is of a tried job. A job held by a
-rule or a full slot is parked under that slot's key, and costs nothing until the slot is
-released or the rules change. A started job keeps its slots until it ends.
+No threads; a `Schedule` is guarded by the queue's lock. Jobs that may start are in two
+heaps, sorted by priority and arrival: fresh jobs, and jobs that have failed to get
+their locks. At equal priority, fresh jobs go first, because most of them can run, but
+every fourth start is of a tried job. A job held by a rule or a full slot is parked
+under that slot's key, and costs nothing until the slot is released or the rules change.
+A started job keeps its slots until it ends.
+
+Each attempt of an opcode has one time limit for all locks; the limits grow along a
+table. After the end of the table, the priority becomes one step more urgent and the
+table starts again. At the highest priority the opcode waits without limit.
+
+A job can depend only on jobs submitted before it, so there are no cycles.
 """
 
 import heapq
 import itertools
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
 
+import msgspec
+
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, jobqueue
 from ganeti.decisions.jobs import filters
 from ganeti.decisions.jobs.entry import Entry, Place
+from ganeti.decisions.jobs.records import Status
+from ganeti.model import opcodes
 from ganeti.model.objects import FilterRule
 
 #: At equal priority, one of this many starts is of a job that has tried before.
@@ -201,3 +214,127 @@ class Schedule:
                     break
         if not parked:
             self._parked.pop(key, None)
+
+
+#: Each limit varies by this fraction, so competing jobs do not collide repeatedly.
+VARIATION: Final = 0.05
+
+
+def _limits() -> tuple[float, ...]:
+    """Return limits in seconds that grow from 5 to 75; their sum is at least 1800."""
+    limits = [5.0]
+    while sum(limits) < 1800:
+        limits.append(min(75.0, max(5.0, (limits[-1] * 1.05) ** 1.25)))
+    return tuple(limits)
+
+
+#: Time limits of the attempts at one priority.
+LIMITS_S: Final = _limits()
+
+
+class Attempt(NamedTuple):
+    """The next attempt: its index in the table (None: no limit), and its priority."""
+
+    place: int | None
+    priority: int
+
+    def limit_s(self, chance: float) -> float | None:
+        """Return the limit in seconds.
+
+        Args:
+            chance: a random number from 0 to 1.
+        """
+        if self.place is None:
+            return None
+        return LIMITS_S[self.place] * (1 - VARIATION + 2 * VARIATION * chance)
+
+
+def next_attempt(attempt: Attempt) -> Attempt:
+    """Return the attempt that follows a failed one."""
+    if attempt.place is None:
+        return attempt
+    if attempt.place + 1 < len(LIMITS_S):
+        return Attempt(attempt.place + 1, attempt.priority)
+    if attempt.priority > jobqueue.OP_PRIO_HIGHEST:
+        return Attempt(0, attempt.priority - 1)
+    return Attempt(None, attempt.priority)
+
+
+#: The state of a job, live or archived; None if it is unknown.
+Lookup = Callable[[int], Status | None]
+
+
+class Verdict(NamedTuple):
+    """The present state of an opcode's dependencies.
+
+    Attributes:
+        waits_for: jobs that must end first.
+        is_canceled: a dependency was canceled, so this job is canceled too.
+        error: the error of the opcode if a dependency failed.
+    """
+
+    waits_for: tuple[int, ...] = ()
+    is_canceled: bool = False
+    error: errors.GenericError | None = None
+
+
+def resolve_dependencies(
+    job_id: int, ops: Sequence[opcodes.Opcode]
+) -> list[opcodes.Opcode]:
+    """Return the opcodes with dependencies as absolute job ids.
+
+    Relative ids count back from the job's own id: -1 is the previous job.
+
+    Raises:
+        OpPrereqError: a relative id points before the first job.
+    """
+    return [_resolve_op(job_id, op) for op in ops]
+
+
+def _resolve_op(job_id: int, op: opcodes.Opcode) -> opcodes.Opcode:
+    if not op.depends:
+        return op
+    resolved = []
+    for given, allowed in op.depends:
+        number = int(given)
+        target = number if number >= 0 else job_id + number
+        if target < 1:
+            raise errors.OpPrereqError(
+                f"job dependency {given} of job {job_id}: there is no such job",
+                ecodes.ECODE_INVAL,
+            )
+        resolved.append((target, list(allowed)))
+    return msgspec.structs.replace(op, depends=resolved)
+
+
+def dependencies(job_id: int, ops: Sequence[opcodes.Opcode]) -> set[int]:
+    """Return the earlier jobs that must end before the job may start."""
+    jobs = {int(dep) for op in ops for dep, _ in op.depends or ()}
+    return {dep for dep in jobs if dep < job_id}
+
+
+def check_dependencies(job_id: int, op: opcodes.Opcode, lookup: Lookup) -> Verdict:
+    """Return whether the dependencies of an opcode allow its start."""
+    waits: list[int] = []
+    for target, allowed in op.depends or ():
+        dep = int(target)
+        if dep >= job_id:
+            which = "itself" if dep == job_id else f"the later job {dep}"
+            return _refused(f"job {job_id} depends on {which}")
+        status = lookup(dep)
+        if status is None:
+            return _refused(f"job {job_id} depends on job {dep}, which does not exist")
+        if not status.is_final:
+            waits.append(dep)
+        elif status is Status.CANCELED and status.value not in allowed:
+            return Verdict(is_canceled=True)
+        elif allowed and status.value not in allowed:
+            return _refused(
+                f"job {job_id} depends on job {dep} ending as"
+                f" {' or '.join(allowed)}, it ended as {status}"
+            )
+    return Verdict(waits_for=tuple(waits))
+
+
+def _refused(text: str) -> Verdict:
+    return Verdict(error=errors.OpPrereqError(text, ecodes.ECODE_STATE))

@@ -10,9 +10,15 @@ from typing import Any, Final
 import msgspec
 
 from ganeti.base import errors
-from ganeti.decisions.jobs import state
-from ganeti.decisions.jobs.records import Job, JobOp, Timestamp, encode_value
-from ganeti.decisions.jobs.state import Event, Status
+from ganeti.decisions.jobs import records
+from ganeti.decisions.jobs.records import (
+    Event,
+    Job,
+    JobOp,
+    Status,
+    Timestamp,
+    encode_value,
+)
 from ganeti.model import opcodes
 
 _replace = msgspec.structs.replace
@@ -44,7 +50,7 @@ def new_job(job_id: int, ops: Sequence[opcodes.Opcode], now: Timestamp) -> Job:
 def next_index(job: Job) -> int | None:
     """Return the index of the first unfinished opcode, None if there is none."""
     for index, op in enumerate(job.ops):
-        if op.status not in state.FINAL:
+        if op.status not in records.FINAL:
             return index
     return None
 
@@ -153,7 +159,7 @@ def recover(job: Job, now: Timestamp) -> Job:
     continue if they are resumable, and have failed otherwise. A job with a parameter
     that was never stored and is still needed fails, unless an earlier opcode continues.
     """
-    if job.status in state.FINAL:
+    if job.status in records.FINAL:
         return job
     index = next_index(job)
     if index is not None and job.ops[index].is_resumable:
@@ -177,7 +183,7 @@ def has_lost_secrets(op: JobOp) -> bool:
     left = op.resumption_value() if op.is_resumable else None
     if isinstance(left, dict) and left.get("without_secrets"):
         return False
-    return op.status not in state.FINAL and opcodes.lost_secrets(op.decoded_input())
+    return op.status not in records.FINAL and opcodes.lost_secrets(op.decoded_input())
 
 
 def encode_error(error: BaseException) -> msgspec.Raw:
@@ -190,7 +196,7 @@ def encode_error(error: BaseException) -> msgspec.Raw:
 
 
 def _step(op: JobOp, event: Event, **changes: Any) -> JobOp:
-    return _replace(op, status=state.advance(op.status, event), **changes)
+    return _replace(op, status=records.advance(op.status, event), **changes)
 
 
 def _end(op: JobOp, event: Event, result: msgspec.Raw, now: Timestamp) -> JobOp:
@@ -209,7 +215,7 @@ def _end_rest(job: Job, event: Event, result: msgspec.Raw, now: Timestamp) -> Jo
     return _replace(
         job,
         ops=tuple(
-            op if op.status in state.FINAL else _end(op, event, result, now)
+            op if op.status in records.FINAL else _end(op, event, result, now)
             for op in job.ops
         ),
         end_timestamp=now,

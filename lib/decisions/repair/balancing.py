@@ -95,6 +95,7 @@ def decide(answer: Answer, duties: Duties, bounds: Bounds) -> Step:
     jobs: list[Job] = []
     items = [_silent(node) for node in answer.silent]
     for group in answer.groups:
+        # Groups have no nodes in common, so each begins with all free ones.
         left, score = set(bounds.free), group.score
         for move in group.moves:
             nodes = {*move.before, *move.after}

@@ -5,13 +5,9 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from ganeti.base.constants.protocols.iallocator import (
-    IALLOCATOR_MODE_ALLOC as _ALLOCATE,
-)
-from ganeti.base.constants.protocols.iallocator import (
-    IALLOCATOR_MODE_RELOC as _RELOCATE,
-)
 from ganeti.decisions.repair.tags import RepairKind
+from ganeti.model.objects.allocators import IALLOCATOR_MODE_ALLOC as _ALLOCATE
+from ganeti.model.objects.allocators import IALLOCATOR_MODE_RELOC as _RELOCATE
 
 #: Disk templates whose data every node of the group can access.
 _SHARED: Final = frozenset({"sharedfile", "gluster", "rbd", "ext", "blockdev"})
@@ -129,6 +125,7 @@ def _mirrored(instance: InstanceHealth, allocators: Mapping[str, str]) -> Repair
         instance.primary == NodeHealth.OFFLINE
         and instance.secondary == NodeHealth.DRAINED
     ):
+        # The drained node has the only copy that can be reached.
         return _moved(instance, {})
     if instance.secondary not in {NodeHealth.GOOD, None}:
         op: Op = {

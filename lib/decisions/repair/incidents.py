@@ -13,8 +13,6 @@ import msgspec
 
 READY_PREFIX: Final = "maintd:repairready:"
 FAILED_PREFIX: Final = "maintd:repairfailed:"
-#: Seconds between two rounds in which nothing is to be done.
-ROUND_DELAY_S: Final = 300
 #: Nodes of one group whose evacuation may begin within an hour.
 EVACUATIONS_PER_HOUR: Final = 2
 #: Seconds after a job that could not set its tag until the next one.

@@ -22,7 +22,6 @@ WATCHER: Final = "watcher"
 MAINTD: Final = "maintd"
 AUTOREPAIR: Final = "autorepair"
 NODE_DEATH: Final = "node-death"
-AUTOMATONS: Final = (WATCHER, AUTOREPAIR, MAINTD, NODE_DEATH)
 #: Kinds of objects.
 INSTANCE: Final = "instance"
 NODE: Final = "node"
@@ -125,7 +124,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         round: UUID; a later report with it replaces the earlier one.
-        automaton: one of `AUTOMATONS`; `AUTOREPAIR` also when run by ``harep``.
+        automaton: `WATCHER`, `MAINTD`, `NODE_DEATH`, `AUTOREPAIR` (``harep``).
         scope: name of the only node group that it is about; empty for the cluster.
         revision: of the configuration when the round began; the inputs are of this
             revision or a later one.
@@ -280,6 +279,7 @@ def encode(entry: Entry) -> bytes:
     parts: list[Item | JobEnd] = [*entry.results, *entry.items]
     ordered = sorted(enumerate(parts), key=lambda pair: _rank(pair[1]))
     for place, part in ordered:
+        # One more for the comma.
         room -= len(msgspec.json.encode(part)) + 1
         if room < 0:
             break
@@ -339,6 +339,7 @@ def select(entries: Iterable[Entry], selection: Selection) -> list[Entry]:
     chosen = [entry for entry in entries if selection.matches(entry)]
     if selection.limit is None:
         return chosen
+    # A slice from -limit would be everything for a limit of 0.
     return chosen[max(0, len(chosen) - selection.limit) :]
 
 

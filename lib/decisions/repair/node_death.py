@@ -212,6 +212,8 @@ def decide(state: DeathState, seen: Seen) -> Plan:
             and death.phase is Phase.SUSPECTED
             and step.death.phase is Phase.FENCING
         ):
+            # At once, so that the limit per hour holds for the other nodes of this
+            # round.
             recent.append((seen.now, death.name))
         if death.phase is Phase.FENCED and step.recovers:
             offline.append(death.node)
@@ -463,6 +465,7 @@ def _confirmed(
             f"the helper {death.helper} says that it is off, but its heartbeat on"
             " shared storage was still seen"
         )
+        # A clock that was set back ends the wait, which would last too long otherwise.
         is_long = not 0 <= seen.now - death.mtime < HEARTBEAT_S
         if death.limit == HEARTBEAT and is_long:
             text += f" for {HEARTBEAT_S:g} seconds after that"
@@ -697,6 +700,7 @@ def _mark_job(death: Death) -> DeathJob:
         "node_name": death.name,
         "offline": True,
         "powered": False,
+        # A master candidate among the dead nodes is replaced by another node.
         "auto_promote": True,
         "node_death": True,
     }

@@ -160,6 +160,7 @@ def step(
         failed = RepairState.FAILED
         return RepairStep(failed if is_failed else state, note=note, is_alarming=True)
     kept = tags.current(instance.records)
+    # By identity: two records that are equal may be of different tags.
     stale = tuple(r for r in instance.records if all(r is not k for k in kept))
     if is_failed:
         return RepairStep(RepairState.FAILED, remove=stale)
@@ -337,6 +338,7 @@ def _next_attempt(done: Sequence[RepairJob]) -> float:
         full += 1
     if full < 2 or done[-1].end is None:
         return 0.0
+    # Bounded, as any number of attempts may have failed.
     pause_s = FIRST_PAUSE_S << min(full - 2, 8)
     return done[-1].end + min(pause_s, LAST_PAUSE_S)
 
@@ -354,6 +356,7 @@ def _broken(case: _Case, done: tuple[RepairRecord, ...], repair: Repair) -> Repa
         note = f"{repair.reason}; job {case.busy}, of somebody else, comes first"
         return RepairStep(RepairState.NEEDS_REPAIR, remove=stale, note=note)
     if limit is None:
+        # It limits all jobs of the repair, so it must suffice for those that follow.
         kind = min(policy.allowed, max(repair.kind, repair.whole))
         record = RepairRecord(kind, new_record.id, new_record.now)
         return RepairStep(RepairState.PENDING, (record,), (*stale, *done))

@@ -149,16 +149,109 @@ def decide(state: MaintenanceState, seen: Seen) -> Plan:
     return _Round(state, seen).run()
 
 
+class _Made:
+    """Results of a round so far.
+
+    Attributes:
+        incidents: by uuid, newest first.
+        jobs, notes, items: of the plan.
+    """
+
+    def __init__(self, state: MaintenanceState, seen: Seen) -> None:
+        self._seen = seen
+        self.incidents = {item.uuid: item for item in state.incidents}
+        self.jobs: list[Job] = []
+        self.notes: list[str] = []
+        self.items: list[Item] = []
+
+    def put(self, incident: Incident) -> None:
+        self.incidents[incident.uuid] = incident
+
+    def name(self, incident: Incident) -> str:
+        node = self._seen.nodes.get(incident.node)
+        return node.name if node else incident.node
+
+    def decide(
+        self,
+        decision: Decision,
+        item: Incident,
+        action: str,
+        reason: str,
+        *,
+        jobs: tuple[int, ...] = (),
+        instance: str = "",
+        limit: str = "",
+    ) -> None:
+        """Add a decision about an incident, or about an instance on its node."""
+        node = self.name(item)
+        self.items.append(
+            Item(
+                kind=INSTANCE if instance else NODE,
+                name=instance or node,
+                decision=decision,
+                action=action,
+                reason=reason,
+                jobs=jobs,
+                ids=(item.uuid,),
+                nodes=(node,) if instance else (),
+                moves=bool(instance and jobs),
+                limit=limit,
+            )
+        )
+
+    def refuse(self, name: str, action: str, reason: str) -> None:
+        """Add to the journal why the report of a node is not used."""
+        self.items.append(
+            Item(
+                kind=NODE,
+                name=name,
+                decision=Decision.REFUSED,
+                action=action,
+                reason=reason,
+            )
+        )
+
+    def fail(self, item: Incident, note: str) -> None:
+        """End an incident; its node gets the tag of a failure."""
+        now = self._seen.now
+        if item.state is IncidentState.CANCELED:
+            return
+        failed = item.entered(IncidentState.FAILED, now, note)
+        failed = failed.changed(now, tag=f"{FAILED_PREFIX}{item.uuid}", tag_job=0)
+        self.put(failed)
+        self.notes.append(f"{self.name(item)}: incident {item.uuid} failed: {note}")
+        self.decide(Decision.CHOSEN, item, "end the incident as failed", note)
+
+    def wait(self, item: Incident, note: str, limit: str = "") -> None:
+        if item.note != note:
+            self.notes.append(f"incident {item.uuid} waits: {note}")
+        decision = Decision.REFUSED if limit else Decision.WAITING
+        self.decide(decision, item, item.action.value, note, limit=limit)
+        self.put(item.changed(self._seen.now, note=note))
+
+    def submit(
+        self, item: Incident, ops: Sequence[Op], text: str, instance: str = ""
+    ) -> None:
+        """Submit a job for an incident."""
+        texts = (text, f"event {item.uuid}")
+        trail = journal.maintd_trail(texts, self._seen.round, self._seen.now)
+        self.jobs.append(Job([{**op, "reason": trail} for op in ops], item.uuid))
+        if item.state is IncidentState.NOTED:
+            item = item.entered(IncidentState.PENDING, self._seen.now)
+        note = item.note if item.state is IncidentState.FAILED else ""
+        self.put(item.changed(self._seen.now, note=note))
+        self.notes.append(f"incident {item.uuid}: {text}")
+        why = f"incident with {item.action}"
+        self.decide(Decision.CHOSEN, item, text, why, jobs=(0,), instance=instance)
+
+
 class _Round:
     """The steps of one decision."""
 
     def __init__(self, state: MaintenanceState, seen: Seen) -> None:
         self._state = state
         self._seen = seen
-        self._incidents = {item.uuid: item for item in state.incidents}
-        self._jobs: list[Job] = []
-        self._notes: list[str] = []
-        self._items: list[Item] = []
+        self._made = _Made(state, seen)
         self._automation = seen.automation
         self._evacuations = [
             item for item in state.evacuations if item[0] > seen.now - _HOUR_S
@@ -174,6 +267,7 @@ class _Round:
 
     def run(self) -> Plan:
         ended = self._seen.ended
+        # None stands for a job that runs; one that is gone has ended.
         is_waiting = any(ended.get(job, False) is None for job in self._state.jobs)
         self._note_reports()
         if not is_waiting:
@@ -184,18 +278,18 @@ class _Round:
         state = self._next(kept)
         return Plan(
             state,
-            self._jobs,
+            self._made.jobs,
             frozenset(self._free),
-            self._notes,
+            self._made.notes,
             is_waiting,
-            self._items,
+            self._made.items,
             frozenset(self._seen.nodes) - self._touched,
         )
 
     def _next(self, jobs: tuple[int, ...]) -> MaintenanceState:
         changes: dict[str, Any] = {
             "jobs": jobs,
-            "incidents": tuple(self._incidents.values()),
+            "incidents": tuple(self._made.incidents.values()),
             "evacuations": tuple(self._evacuations),
             "evacuated": tuple(self._evacuated),
         }
@@ -204,82 +298,35 @@ class _Round:
             return before
         return msgspec.structs.replace(before, **changes)
 
-    def _put(self, incident: Incident) -> None:
-        self._incidents[incident.uuid] = incident
-
-    def _name(self, incident: Incident) -> str:
-        node = self._seen.nodes.get(incident.node)
-        return node.name if node else incident.node
-
-    def _decide(
-        self,
-        decision: Decision,
-        item: Incident,
-        action: str,
-        reason: str,
-        *,
-        jobs: tuple[int, ...] = (),
-        instance: str = "",
-        limit: str = "",
-    ) -> None:
-        """Add a decision about an incident, or about an instance on its node."""
-        node = self._name(item)
-        self._items.append(
-            Item(
-                kind=INSTANCE if instance else NODE,
-                name=instance or node,
-                decision=decision,
-                action=action,
-                reason=reason,
-                jobs=jobs,
-                ids=(item.uuid,),
-                nodes=(node,) if instance else (),
-                moves=bool(instance and jobs),
-                limit=limit,
-            )
-        )
-
-    def _refuse(self, name: str, action: str, reason: str) -> None:
-        """Add to the journal why the report of a node is not used."""
-        self._items.append(
-            Item(
-                kind=NODE,
-                name=name,
-                decision=Decision.REFUSED,
-                action=action,
-                reason=reason,
-            )
-        )
-
     # Observing
     def _note_reports(self) -> None:
         for uuid, why in sorted(self._seen.unused.items()):
-            self._refuse(self._seen.nodes[uuid].name, "use its diagnosis", why)
+            self._made.refuse(self._seen.nodes[uuid].name, "use its diagnosis", why)
         for uuid, data in self._seen.reports.items():
-            for item in list(self._incidents.values()):
+            for item in list(self._made.incidents.values()):
                 if item.node == uuid:
                     is_same = item.original == data
-                    self._put(item.changed(self._seen.now, is_observed=is_same))
+                    self._made.put(item.changed(self._seen.now, is_observed=is_same))
             action = _action_of(data)
             if action is None:
                 name = self._seen.nodes[uuid].name
-                self._notes.append(f"{name}: its diagnosis has no known status")
-                self._refuse(name, "use its diagnosis", "it has no known status")
+                self._made.notes.append(f"{name}: its diagnosis has no known status")
+                self._made.refuse(name, "use its diagnosis", "it has no known status")
             elif action is not Action.OK:
                 self._note(uuid, action, data)
 
     def _note(self, node: str, action: Action, data: Any) -> None:
-        own = [item for item in self._incidents.values() if item.node == node]
+        own = [item for item in self._made.incidents.values() if item.node == node]
         if any(item.original == data for item in own):
             return
         name = self._seen.nodes[node].name
         if len(own) >= MAX_PER_NODE:
-            self._notes.append(
+            self._made.notes.append(
                 f"{name}: reports another fault, but has {len(own)} already; is its"
                 " diagnosis stable?"
             )
             why = f"it has {MAX_PER_NODE} incidents already; is its diagnosis stable?"
-            self._refuse(name, "note another incident", why)
+            self._made.refuse(name, "note another incident", why)
             return
         uuid, now = self._seen.new_id(), self._seen.now
         new = Incident(
@@ -291,20 +338,20 @@ class _Round:
             ctime=now,
             mtime=now,
         )
-        self._incidents = {uuid: new} | self._incidents
-        self._notes.append(f"{name}: new incident {uuid}: {action}")
-        self._decide(Decision.CHOSEN, new, "note an incident", action.value)
+        self._made.incidents = {uuid: new} | self._made.incidents
+        self._made.notes.append(f"{name}: new incident {uuid}: {action}")
+        self._made.decide(Decision.CHOSEN, new, "note an incident", action.value)
 
     # Jobs of the last round
     def _take_ends(self) -> None:
         for job in self._state.jobs:
             if self._seen.ended.get(job):
                 continue
-            for item in list(self._incidents.values()):
+            for item in list(self._made.incidents.values()):
                 if job not in item.jobs:
                     continue
                 if item.state is not IncidentState.FAILED:
-                    self._fail(item, f"job {job} failed")
+                    self._made.fail(item, f"job {job} failed")
                 elif job == item.tag_job:
                     self._tag_later(item)
 
@@ -314,35 +361,26 @@ class _Round:
         Rounds follow each other within a second, so the next job has to wait.
         """
         now = self._seen.now
-        self._put(item.changed(now, tag_job=0, tag_time=now + TAG_PAUSE_S))
-        self._notes.append(
-            f"{self._name(item)}: job {item.tag_job} did not set the tag {item.tag};"
+        self._made.put(item.changed(now, tag_job=0, tag_time=now + TAG_PAUSE_S))
+        name = self._made.name(item)
+        self._made.notes.append(
+            f"{name}: job {item.tag_job} did not set the tag {item.tag};"
             f" the next attempt is in {TAG_PAUSE_S} seconds"
         )
         why = f"job {item.tag_job} failed; the next attempt is in {TAG_PAUSE_S} seconds"
-        self._decide(Decision.WAITING, item, f"set the tag {item.tag}", why)
-
-    def _fail(self, item: Incident, note: str) -> None:
-        """End an incident; its node gets the tag of a failure."""
-        now = self._seen.now
-        if item.state is IncidentState.CANCELED:
-            return
-        failed = item.entered(IncidentState.FAILED, now, note)
-        failed = failed.changed(now, tag=f"{FAILED_PREFIX}{item.uuid}", tag_job=0)
-        self._put(failed)
-        self._notes.append(f"{self._name(item)}: incident {item.uuid} failed: {note}")
-        self._decide(Decision.CHOSEN, item, "end the incident as failed", note)
+        self._made.decide(Decision.WAITING, item, f"set the tag {item.tag}", why)
 
     # Acknowledgement
     def _forget(self) -> None:
-        for item in list(self._incidents.values()):
+        for item in list(self._made.incidents.values()):
             if self._is_forgotten(item):
-                del self._incidents[item.uuid]
-                self._notes.append(
-                    f"{self._name(item)}: incident {item.uuid} ({item.state}) is over"
+                del self._made.incidents[item.uuid]
+                name = self._made.name(item)
+                self._made.notes.append(
+                    f"{name}: incident {item.uuid} ({item.state}) is over"
                 )
                 why = f"{item.state}, and acknowledged or not reported any more"
-                self._decide(Decision.CHOSEN, item, "forget the incident", why)
+                self._made.decide(Decision.CHOSEN, item, "forget the incident", why)
 
     def _is_forgotten(self, item: Incident) -> bool:
         node = self._seen.nodes.get(item.node)
@@ -362,8 +400,9 @@ class _Round:
     # Acting
     def _handle(self) -> None:
         by_node: dict[str, list[Incident]] = {}
-        for item in self._incidents.values():
+        for item in self._made.incidents.values():
             by_node.setdefault(item.node, []).append(item)
+        # Nothing is moved to a node with an incident, whatever its state.
         self._free -= by_node.keys()
         self._touched |= by_node.keys()
         for uuid, items in by_node.items():
@@ -372,9 +411,10 @@ class _Round:
             still_open.sort(key=lambda i: (-SEVERITY[i.action], i.ctime))
             for item in still_open:
                 self._act(node, item)
-                if self._incidents[item.uuid].state is not IncidentState.COMPLETED:
+                # The incidents of a node are dealt with one after another, by severity.
+                if self._made.incidents[item.uuid].state is not IncidentState.COMPLETED:
                     break
-            for item in (self._incidents[item.uuid] for item in items):
+            for item in (self._made.incidents[item.uuid] for item in items):
                 if item.state in (IncidentState.COMPLETED, IncidentState.FAILED):
                     self._tag(node, item)
 
@@ -383,7 +423,7 @@ class _Round:
             self._repair(node, item)
             return
         if node.is_master:
-            self._wait(
+            self._made.wait(
                 item,
                 f"{node.name} is the master: run gnt-cluster master-failover on"
                 " another node",
@@ -400,30 +440,8 @@ class _Round:
         refusal = self._automation.refusal(act, self._seen.now, instance)
         if refusal is None:
             return False
-        self._wait(item, refusal.text, refusal.limit)
+        self._made.wait(item, refusal.text, refusal.limit)
         return True
-
-    def _wait(self, item: Incident, note: str, limit: str = "") -> None:
-        if item.note != note:
-            self._notes.append(f"incident {item.uuid} waits: {note}")
-        decision = Decision.REFUSED if limit else Decision.WAITING
-        self._decide(decision, item, item.action.value, note, limit=limit)
-        self._put(item.changed(self._seen.now, note=note))
-
-    def _submit(
-        self, item: Incident, ops: Sequence[Op], text: str, instance: str = ""
-    ) -> None:
-        """Submit a job for an incident."""
-        texts = (text, f"event {item.uuid}")
-        trail = journal.maintd_trail(texts, self._seen.round, self._seen.now)
-        self._jobs.append(Job([{**op, "reason": trail} for op in ops], item.uuid))
-        if item.state is IncidentState.NOTED:
-            item = item.entered(IncidentState.PENDING, self._seen.now)
-        note = item.note if item.state is IncidentState.FAILED else ""
-        self._put(item.changed(self._seen.now, note=note))
-        self._notes.append(f"incident {item.uuid}: {text}")
-        why = f"incident with {item.action}"
-        self._decide(Decision.CHOSEN, item, text, why, jobs=(0,), instance=instance)
 
     def _repair(self, node: NodeView, item: Incident) -> None:
         command = item.original.get("command")
@@ -433,7 +451,7 @@ class _Round:
             return
         is_text = isinstance(command, str) and len(command) <= _MAX_COMMAND
         if not (is_text and _COMMAND.fullmatch(command)):
-            self._fail(
+            self._made.fail(
                 item,
                 f"live-repair with command {command!r:.80}, which is not the name of a"
                 " repair command (letters, digits, _ and -)",
@@ -447,12 +465,12 @@ class _Round:
             "command": command,
             "input": msgspec.json.encode(item.original).decode(),
         }
-        self._submit(item, [op], f"Repairing {node.name} with {command}")
+        self._made.submit(item, [op], f"Repairing {node.name} with {command}")
 
     def _drain(self, node: NodeView, item: Incident) -> None:
         started = [group for _time, group in self._evacuations if group == node.group]
         if len(started) >= EVACUATIONS_PER_HOUR:
-            self._wait(
+            self._made.wait(
                 item,
                 f"{len(started)} nodes of the group were evacuated within an hour,"
                 f" the limit is {EVACUATIONS_PER_HOUR}",
@@ -462,7 +480,7 @@ class _Round:
             return
         self._evacuations.append((self._seen.now, node.group))
         op = {"node_name": node.name, "drained": True, "force": True}
-        self._submit(
+        self._made.submit(
             item, [{"OP_ID": "OP_NODE_SET_PARAMS", **op}], f"Draining {node.name}"
         )
 
@@ -484,19 +502,19 @@ class _Round:
                 ops = [_as_failover(op) for op in ops]
             if name not in self._evacuated:
                 self._evacuated.append(name)
-            self._submit(item, ops, f"Evacuating {node.name}: moving {name}", name)
+            self._made.submit(item, ops, f"Evacuating {node.name}: moving {name}", name)
             return
         why = self._seen.unplanned.get(node.group)
         if why is not None:
-            self._wait(item, f"{node.name} cannot be emptied now: {why}")
+            self._made.wait(item, f"{node.name} cannot be emptied now: {why}")
             return
         left = ", ".join((*node.primaries, *node.secondaries)[:5])
-        self._wait(item, f"{node.name} cannot be emptied now; no node for {left}")
+        self._made.wait(item, f"{node.name} cannot be emptied now; no node for {left}")
 
     def _complete(self, node: NodeView, item: Incident) -> None:
         """End an incident when its node has the tag; have the tag set before."""
         if item.tag_job:
-            self._put(item.entered(IncidentState.COMPLETED, self._seen.now))
+            self._made.put(item.entered(IncidentState.COMPLETED, self._seen.now))
         else:
             self._tag(node, item)
 
@@ -508,7 +526,7 @@ class _Round:
         if refusal is not None:
             action = f"set the tag {item.tag}"
             text, limit = refusal.text, refusal.limit
-            self._decide(Decision.REFUSED, item, action, text, limit=limit)
+            self._made.decide(Decision.REFUSED, item, action, text, limit=limit)
             return
         ops: list[Op] = []
         is_emptied = item.state is not IncidentState.FAILED
@@ -517,8 +535,8 @@ class _Round:
             ops.append({"OP_ID": "OP_NODE_SET_PARAMS", **op})
         tag = {"kind": "node", "name": node.name, "tags": [item.tag]}
         ops.append({"OP_ID": "OP_TAGS_SET", **tag})
-        self._submit(item, ops, f"Tagging {node.name} with {item.tag}")
-        self._jobs[-1] = dataclasses.replace(self._jobs[-1], is_tag=True)
+        self._made.submit(item, ops, f"Tagging {node.name} with {item.tag}")
+        self._made.jobs[-1] = dataclasses.replace(self._made.jobs[-1], is_tag=True)
 
 
 def with_jobs(

@@ -19,7 +19,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from ganeti.base.constants.tags import MAX_TAG_LEN
+from ganeti.base.constants.misc import MAX_TAG_LEN
 
 PREFIX: Final = "ganeti:watcher:autorepair:"
 _SUSPEND: Final = "suspend"

@@ -2,9 +2,9 @@
 
 `report` collects findings and formats them; `node_answer` checks the form of node
 answers; `cluster` checks the configuration, `nodes` the answer of one node, `files`
-shared files across nodes, `disk_files` files of disks, `guest_files` those of firmware,
-`volumes` logical volumes and DRBD's minors, `instances` where instances run, and their
-disks, `n_plus_one` the memory for the loss of a node. Calls to nodes do not belong
+shared files across nodes, `guest_files` those of firmware, `storage` volumes, DRBD's
+minors, files of disks and exports, `instances` where instances run, their disks, and
+the memory for the loss of a node. Calls to nodes do not belong
 here, see ``cluster.verification.verify_group``.
 """
 

@@ -94,8 +94,7 @@ def rules(
         skipped: uuid of a job filter -> why the queue skips it.
     """
     for uuid, problem in sorted(skipped.items()):
-        report.error_if(
-            True,
+        report.error(
             "ECLUSTERCFG",
             None,
             f"job filter {uuid} is skipped: {problem}; replace it, or remove it with"
@@ -106,8 +105,7 @@ def rules(
         try:
             patterns.compile_(text)
         except errors.ParseError as err:
-            report.error_if(
-                True,
+            report.error(
                 "ECLUSTERCFG",
                 None,
                 f"reserved_lvs: an entry is skipped: {err}; replace it with gnt-cluster"
@@ -159,8 +157,7 @@ def shared_host_keys(report: Report, snapshot: objects.Snapshot) -> None:
             owners.setdefault(key, []).append(node.name)
     shared = {tuple(names) for names in owners.values() if len(names) > 1}
     for names in sorted(shared):
-        report.error_if(
-            True,
+        report.error(
             "ECLUSTERCFG",
             None,
             f"nodes {messages.some(names)} share SSH host keys{_MIMICRY}",
@@ -265,8 +262,7 @@ def dangling(report: Report, snapshot: objects.Snapshot) -> None:
         if node.group not in snapshot.nodegroups
     )
     for name in lost:
-        report.error_if(
-            True,
+        report.error(
             "ECLUSTERDANGLINGNODES",
             name,
             "belongs to a group that does not exist",

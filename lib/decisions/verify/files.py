@@ -83,8 +83,7 @@ def _secret_of_master(
         if len(set(copies.values())) == 1
         else f"the copies of {', '.join(holders)} differ: copy the right one there"
     )
-    report.error_if(
-        True,
+    report.error(
         "ECLUSTERFILECHECK",
         master.name,
         f"file {path} is missing on the master, which sends it to others; {what_to_do}",
@@ -99,8 +98,7 @@ def missing_everywhere(
         return
     present = {path for sums in answers.values() for path in sums}
     for path in sorted(set(expected) - present):
-        report.error_if(
-            True,
+        report.error(
             "ECLUSTERFILECHECK",
             None,
             f"file {_plain(path)} is missing on all nodes",
@@ -152,8 +150,7 @@ def _one_file(
     if len(variants) < 2:
         return
     for number, uuids in enumerate(others.values(), start=1):
-        report.error_if(
-            True,
+        report.error(
             "ECLUSTERFILECHECK",
             None,
             f"file {path} found with {len(variants)} different checksums (variant"
@@ -178,8 +175,7 @@ def replicas(
     for uuid, revision in sorted(revisions.items()):
         name = snapshot.nodes[uuid].name
         if revision is None:
-            report.error_if(
-                True,
+            report.error(
                 "ENODEFILECHECK",
                 name,
                 "node did not report the state of its configuration copy",

@@ -97,4 +97,4 @@ def judge(
             is_stuck = loss.kind == STUCK
             code = "EINSTANCEDOWN" if is_stuck else "EINSTANCEFAULTYDISK"
             text = f"{loss.text}{remedy}"
-            report.error_if(True, code, instance.name, text, warn_only=is_stuck)
+            report.error(code, instance.name, text, warn_only=is_stuck)

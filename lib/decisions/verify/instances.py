@@ -1,9 +1,10 @@
 """Checks of the nodes that run instances, and of their disks."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ganeti.base.constants import disks
 from ganeti.base.constants import disks as disk_constants
 from ganeti.decisions.verify import mirrors
 from ganeti.decisions.verify.report import Report
@@ -19,13 +20,11 @@ class Observations:
         running: node uuid -> names of the instances it runs, without nodes that did not
             report them.
         disks: instance uuid -> node uuid -> (ok, status object or text) per disk.
-        unreachable: uuids of nodes that did not answer.
         volume_groups: node uuid -> its volume groups, of nodes that report them.
     """
 
     running: Mapping[str, frozenset[str]]
     disks: Mapping[str, Mapping[str, Sequence[Sequence[Any]]]]
-    unreachable: frozenset[str]
     volume_groups: Mapping[str, frozenset[str]] = dataclasses.field(
         default_factory=dict
     )
@@ -53,7 +52,7 @@ def judge(
     """
     _parameters(report, snapshot, instance)
     for text in policy_problems:
-        report.error_if(True, "EINSTANCEPOLICY", instance.name, text)
+        report.error("EINSTANCEPOLICY", instance.name, text)
     _nodes(report, snapshot, instance)
     _placement(report, snapshot, instance, observed)
     _groups(report, snapshot, instance)
@@ -72,8 +71,7 @@ def _parameters(
     given = {"hypervisor": instance.hvparams, "backend": instance.beparams}
     for what, values in given.items():
         for name in sorted(set(values) - set(known[what])):
-            report.error_if(
-                True,
+            report.error(
                 "EINSTANCEMISSINGCFGPARAMETER",
                 instance.name,
                 f"{what} parameter {name} is not known to the cluster",
@@ -91,9 +89,7 @@ def _nodes(
 ) -> None:
     primary = snapshot.nodes.get(instance.primary_node)
     if primary is None:
-        report.error_if(
-            True, "EINSTANCEBADNODE", instance.name, "its primary node is unknown"
-        )
+        report.error("EINSTANCEBADNODE", instance.name, "its primary node is unknown")
         return
     report.error_if(
         primary.offline and instance.admin_state == "up",
@@ -218,8 +214,7 @@ def _mirrors(
     problems = mirrors.of_instance(snapshot, instance, rows, lacks) if rows else {}
     for index, problem in problems.items():
         lost = problem.state is mirrors.State.LOST
-        report.error_if(
-            True,
+        report.error(
             "EINSTANCEMISSINGDISK" if lost else "EINSTANCEFAULTYDISK",
             instance.name,
             f"disk/{index}: {problem.line()}",
@@ -277,3 +272,62 @@ def orphans(report: Report, snapshot: objects.Snapshot, observed: Observations) 
                 snapshot.nodes[uuid].name,
                 f"instance {name} should not exist",
             )
+
+
+def n_plus_one(
+    report: Report, snapshot: objects.Snapshot, free_mib: Mapping[str, int]
+) -> None:
+    """Check every secondary node as the failover target of another node's instances.
+
+    Balanced instances that are up count, with their minimum memory.
+
+    Args:
+        report: collects the findings.
+        snapshot: the configuration.
+        free_mib: node uuid -> free memory, without nodes that did not report it.
+    """
+    for uuid, free in sorted(free_mib.items()):
+        needed: dict[str, int] = {}
+        for other in snapshot.secondary_instances(uuid):
+            instance = snapshot.instances[other]
+            backend = params.fill_beparams(snapshot, instance)
+            if instance.admin_state == "up" and backend["auto_balance"]:
+                primary = instance.primary_node
+                needed[primary] = needed.get(primary, 0) + backend["minmem"]
+        for primary, mib in sorted(needed.items()):
+            report.error_if(
+                free < mib,
+                "ENODEN1",
+                snapshot.nodes[uuid].name,
+                "not enough memory to accommodate instance failovers should node"
+                f" {snapshot.nodes[primary].name} fail ({mib}MiB needed, {free}MiB"
+                " available)",
+            )
+
+
+def on_shared_storage(
+    snapshot: objects.Snapshot, instances: Iterable[objects.Instance]
+) -> list[str]:
+    """Return the names of instances that are up and may run on any node of their group.
+
+    They have no secondary node, so the memory for them is not that of one node.
+    """
+    return [
+        instance.name
+        for instance in instances
+        if instance.admin_state == "up"
+        and snapshot.disk_template(instance) in disks.DTS_EXT_MIRROR
+    ]
+
+
+def not_evacuable(report: Report, nodes: Sequence[str]) -> None:
+    """Warn of nodes whose instances have no place elsewhere."""
+    for name in nodes:
+        report.error_if(
+            name,
+            "ENODEN1",
+            name,
+            "should this node fail, not all of its instances have a place on the others"
+            " of its group; see hcheck and gnt-cluster capacity",
+            warn_only=True,
+        )

@@ -261,7 +261,7 @@ def _read(row: Sequence[Any] | None) -> _Answer | str | None:
     if status is None:
         return None
     try:
-        answer = msgspec.convert(status, _Answer)
+        answer = msgspec.convert(status, _Answer, from_attributes=True)
     except msgspec.ValidationError:
         return _UNREADABLE
     count = len(answer.mirror.generations) if answer.mirror is not None else 0

@@ -4,11 +4,13 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from ganeti.base.constants import nodes as constants
 from ganeti.base.constants import versions
 from ganeti.base.constants.protocols import nodeverify
 from ganeti.decisions.verify.report import Report
 from ganeti.model import objects
+
+#: Seconds.
+_NODE_MAX_CLOCK_SKEW: Final = 150
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,8 +62,7 @@ def _version(report: Report, node: objects.Node, answer: Mapping[str, Any]) -> b
     protocol, release = versions_sent
     wanted = versions.PROTOCOL_VERSION
     if protocol != wanted:
-        report.error_if(
-            True,
+        report.error(
             "ENODEVERSION",
             node.name,
             f"incompatible protocol versions: master {wanted}, node {protocol}",
@@ -101,10 +102,10 @@ def _time(
 ) -> None:
     sent = answer.get(nodeverify.NV_TIME)
     if sent is None:
-        report.error_if(True, "ENODETIME", node.name, "node returned invalid time")
+        report.error("ENODETIME", node.name, "node returned invalid time")
         return
     now = sent[0] + sent[1] / 1_000_000
-    skew = constants.NODE_MAX_CLOCK_SKEW
+    skew = _NODE_MAX_CLOCK_SKEW
     off = max(expected.started - skew - now, now - expected.ended - skew)
     distance = max(expected.started - now, now - expected.ended, 0.0)
     report.error_if(
@@ -128,7 +129,7 @@ def _connections(
         return
     for name, text in sorted((failures or {}).items()):
         what = f"{kind.lower()} communication with node '{name}': {text}"
-        report.error_if(True, code, node.name, what)
+        report.error(code, node.name, what)
 
 
 def _network(
@@ -154,8 +155,7 @@ def _network(
 def missing_address(report: Report, snapshot: objects.Snapshot) -> None:
     """Report that the master lacks the cluster's address."""
     cluster = snapshot.cluster
-    report.error_if(
-        True,
+    report.error(
         "ENODENET",
         snapshot.nodes[cluster.master_node].name,
         f"does not have the address {cluster.master_ip} of the cluster, although it is"
@@ -172,8 +172,7 @@ def stray_address(
     cluster = snapshot.cluster
     master = snapshot.nodes[cluster.master_node].name
     for name in sorted(snapshot.nodes[uuid].name for uuid in uuids):
-        report.error_if(
-            True,
+        report.error(
             "ENODENET",
             name,
             f"has the address {cluster.master_ip} of the cluster, which only the master"
@@ -185,7 +184,7 @@ def _ssh(report: Report, node: objects.Node, answer: Mapping[str, Any]) -> None:
     _connections(report, node, "ENODESSH", "SSH", answer.get(nodeverify.NV_NODELIST))
     report.errors("ENODESSH", node.name, answer.get(nodeverify.NV_SSH_SETUP) or ())
     for text in answer.get(nodeverify.NV_SSH_CLUTTER) or ():
-        report.error_if(True, "ENODESSH", node.name, text, warn_only=True)
+        report.error("ENODESSH", node.name, text, warn_only=True)
 
 
 #: Keys whose answer is a list of problems, with their code.
@@ -280,8 +279,7 @@ def _hypervisors(report: Report, node: objects.Node, answer: Mapping[str, Any]) 
             f"hypervisor {name} verify failure: '{problem}'",
         )
     for source, name, problem in answer.get(nodeverify.NV_HVPARAMS) or ():
-        report.error_if(
-            True,
+        report.error(
             "ENODEHV",
             node.name,
             f"hypervisor {name} parameter verify failure (source {source}): {problem}",
@@ -471,8 +469,7 @@ def _compare_os(
     for os in sorted(set(base) | set(mine)):
         if os not in base or os not in mine:
             here, there = (node, base_node) if os in mine else (base_node, node)
-            report.error_if(
-                True,
+            report.error(
                 "ENODEOS",
                 node,
                 f"OS {os} is on node {here} but missing on node {there}",

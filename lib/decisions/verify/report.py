@@ -4,7 +4,49 @@ import dataclasses
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from ganeti.base.constants.verify import CODES
+#: code -> object kind
+_CODES: Final[dict[str, str]] = {
+    "ECLUSTERCERT": "cluster",
+    "ECLUSTERCFG": "cluster",
+    "ECLUSTERDANGLINGINST": "node",
+    "ECLUSTERDANGLINGNODES": "node",
+    "ECLUSTERFILECHECK": "cluster",
+    "EGROUPDIFFERENTPVSIZE": "group",
+    "EINSTANCEBADNODE": "instance",
+    "EINSTANCEDOWN": "instance",
+    "EINSTANCEFAULTYDISK": "instance",
+    "EINSTANCELAYOUT": "instance",
+    "EINSTANCEMISSINGCFGPARAMETER": "instance",
+    "EINSTANCEMISSINGDISK": "instance",
+    "EINSTANCEPOLICY": "instance",
+    "EINSTANCESPLITGROUPS": "instance",
+    "EINSTANCEUNSUITABLENODE": "instance",
+    "EINSTANCEWRONGNODE": "instance",
+    "ENODEDRBD": "node",
+    "ENODEDRBDHELPER": "node",
+    "ENODEDRBDVERSION": "node",
+    "ENODEFILECHECK": "node",
+    "ENODEFILESTORAGEPATHS": "node",
+    "ENODEFILESTORAGEPATHUNUSABLE": "node",
+    "ENODEGLUSTERSTORAGEPATHUNUSABLE": "node",
+    "ENODEHOOKS": "node",
+    "ENODEHV": "node",
+    "ENODELVM": "node",
+    "ENODEN1": "node",
+    "ENODENET": "node",
+    "ENODEOOBPATH": "node",
+    "ENODEORPHANINSTANCE": "node",
+    "ENODEORPHANLV": "node",
+    "ENODEOS": "node",
+    "ENODERPC": "node",
+    "ENODESETUP": "node",
+    "ENODESHAREDFILESTORAGEPATHUNUSABLE": "node",
+    "ENODESSH": "node",
+    "ENODETIME": "node",
+    "ENODEUSERSCRIPTS": "node",
+    "ENODEVERSION": "node",
+}
+
 
 ERROR: Final = "ERROR"
 WARNING: Final = "WARNING"
@@ -16,7 +58,7 @@ class Finding:
 
     Attributes:
         severity: `ERROR` or `WARNING`.
-        code: see ``constants.verify``.
+        code: see `_CODES`.
         kind: cluster, group, node or instance.
         name: of the object, None for the cluster.
         text: the problem.
@@ -72,24 +114,23 @@ class Report:
         """
         is_broken = bool(broken) or self._simulate
         if is_broken:
-            is_error = not warn_only and code not in self._ignore
-            if is_error:
-                self.is_clean = False
-            self._fresh.append(
-                Finding(
-                    ERROR if is_error else WARNING,
-                    code,
-                    KINDS[code],
-                    name,
-                    text,
-                )
-            )
+            self.error(code, name, text, warn_only=warn_only)
         return is_broken
+
+    def error(
+        self, code: str, name: str | None, text: str, *, warn_only: bool = False
+    ) -> None:
+        """Add a finding; see `error_if`."""
+        is_error = not warn_only and code not in self._ignore
+        if is_error:
+            self.is_clean = False
+        severity = ERROR if is_error else WARNING
+        self._fresh.append(Finding(severity, code, KINDS[code], name, text))
 
     def errors(self, code: str, name: str | None, texts: Iterable[str]) -> None:
         """Add one finding per text."""
         for text in texts:
-            self.error_if(True, code, name, text)
+            self.error(code, name, text)
 
     def take(self) -> list[Finding]:
         """Return the findings since the last call."""
@@ -99,7 +140,7 @@ class Report:
 
 #: Kind of object by code; two codes came after the table of constants was fixed.
 KINDS: Final[dict[str, str]] = {
-    **CODES,
+    **_CODES,
     "ECLUSTERCLIENTCERT": "cluster",
     "EEXTAGS": "node",
 }

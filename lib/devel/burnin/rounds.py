@@ -12,7 +12,7 @@ from ganeti.devel.burnin.settings import Settings
 
 #: ``(instance, seconds)`` -> None; raises ProbeError.
 AskGuest = Callable[[str, float], None]
-#: ``(master, primaries)`` -> lines; see `probes.ask_confd`.
+#: ``(master, primaries)`` -> lines; see `main.ask_confd`.
 AskConfd = Callable[[str, dict[str, str]], list[str]]
 
 
@@ -99,7 +99,7 @@ class BurnIn:
     def _systems(self) -> list[dict[str, Any]]:
         """Return the OS definitions with the fields name, valid and variants."""
         fields = ["name", "valid", "variants"]
-        question = jobs.op("OP_OS_DIAGNOSE", output_fields=fields, names=[])
+        question = jobs.op("OP_OS_DIAGNOSE", output_fields=fields)
         rows = jobs.run(self._ctx, question)
         return [dict(zip(fields, row, strict=True)) for row in rows]
 

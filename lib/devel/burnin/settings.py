@@ -6,7 +6,7 @@ from typing import Any, Final, NoReturn
 
 from ganeti.base import errors
 from ganeti.base.constants import disks, versions
-from ganeti.base.constants.parameters import hypervisors
+from ganeti.base.constants.parameters import hvparams
 from ganeti.base.text import arguments
 from ganeti.commands.cli import values
 
@@ -125,7 +125,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--net-timeout", type=int, default=15, help="seconds to wait for a guest")
     add("-C", "--http-check", action="store_true", help="ask guests for their names")
     add("-K", "--keep-instances", action="store_true", help="do not remove them")
-    add("-H", "--hypervisor", choices=hypervisors.HYPER_TYPES, metavar="HYPERVISOR")
+    add("-H", "--hypervisor", choices=hvparams.HYPER_TYPES, metavar="HYPERVISOR")
     add("-O", "--os-parameters", default="", help="key=value, with commas")
     add("--no-ip-check", action="store_true", help="addresses may be in use")
     add("--no-name-check", action="store_true", help="names need not resolve")

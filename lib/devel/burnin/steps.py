@@ -12,6 +12,11 @@ from ganeti.base.constants import disks
 from ganeti.commands.cli.waiting.jobs import Op, op
 from ganeti.devel.burnin.settings import Settings
 
+_DTS_COPYABLE: Final = ("file", "plain")
+_REPLACE_DISK_PRI: Final = "replace_on_primary"
+_REPLACE_DISK_SEC: Final = "replace_on_secondary"
+_REPLACE_DISK_CHG: Final = "replace_new_secondary"
+
 
 @dataclasses.dataclass(frozen=True)
 class Place:
@@ -116,7 +121,7 @@ def _one_memory_size(settings: Settings, _nodes: int) -> str:
 def _replace(settings: Settings, place: Place) -> list[Op]:
     return [
         _on("REPLACE_DISKS", place, mode=mode, early_release=settings.early_release)
-        for mode in (disks.REPLACE_DISK_SEC, disks.REPLACE_DISK_PRI)
+        for mode in (_REPLACE_DISK_SEC, _REPLACE_DISK_PRI)
     ]
 
 
@@ -126,7 +131,7 @@ def _replace_secondary(settings: Settings, place: Place) -> list[Op]:
         _on(
             "REPLACE_DISKS",
             place,
-            mode=disks.REPLACE_DISK_CHG,
+            mode=_REPLACE_DISK_CHG,
             iallocator=chosen,
             remote_node=None if chosen else place.others[0],
             early_release=settings.early_release,
@@ -194,7 +199,7 @@ def _move(_settings: Settings, place: Place) -> list[Op]:
 
 
 def _not_copied(settings: Settings, nodes: int) -> str:
-    if settings.template not in disks.DTS_COPYABLE:
+    if settings.template not in _DTS_COPYABLE:
         return f"disks of template {settings.template} are not copied"
     return _one_node(nodes)
 

@@ -1,17 +1,103 @@
-"""One drill: the fault, the end that it must have, and what proves it."""
+"""The command ``vcluster drill``: drills, their results and its output.
 
+A drill is a fault, the end that it must have, and what proves that.
+"""
+
+import argparse
 import contextlib
+import itertools
+import json
+import math
+import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from ganeti.base import errors
+from ganeti.base.constants import ecodes, exitcodes
 from ganeti.decisions.repair.journal import Decision, Entry
-from ganeti.devel.drill import proof
-from ganeti.devel.drill.report import Result
-from ganeti.devel.drill.scenarios import DRILLS, WATCHED_S, Drill, End
-from ganeti.devel.drill.site import GUEST, Site
+from ganeti.devel.drill import witness
+from ganeti.devel.drill.scenarios import DRILLS, PAIRABLE, WATCHED_S, Drill, End
+from ganeti.devel.drill.site import GUEST, Site, prepared
 from ganeti.devel.drill.witness import Witness
+from ganeti.devel.vcluster.layout import Layout
+from ganeti.devel.vcluster.nodes import NodeControl
+
+#: Wide enough for the names of all drills.
+_NAME_WIDTH: Final = 16
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of one drill.
+
+    Attributes:
+        drill: its name.
+        round: number of the round, from 1.
+        node: the node that it was about.
+        recovery_s: seconds from the fault until the guest ran again; None if it was
+            left alone, or did not come back.
+        boots: boots of the guest during the drill, the one before it included.
+        journal: entries of the decision journal about the node.
+        jobs: jobs that were acknowledged during the drill.
+        still_s: longest time in seconds for which the guest did not count.
+        facts: other observations.
+        problems: what was wrong; empty if the drill passed.
+    """
+
+    drill: str
+    round: int
+    node: str
+    recovery_s: float | None = None
+    boots: int = 0
+    journal: int = 0
+    jobs: int = 0
+    still_s: float = 0.0
+    facts: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """The result as one line."""
+        state = "FAILED" if self.problems else "passed"
+        texts = [*self.problems, *self.facts]
+        if self.recovery_s is not None:
+            texts.insert(0, f"running again after {self.recovery_s:.1f} s")
+        if self.still_s:
+            texts.append(f"longest pause {self.still_s:.1f} s")
+        return f"{self.drill:<{_NAME_WIDTH}} {self.node}: {state}: {'; '.join(texts)}"
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """Return the smallest value that so many percent of the values do not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
+
+
+def summary(results: Sequence[Result]) -> dict[str, Any]:
+    """Return counts, and percentiles of the seconds of recovery if there are any."""
+    times = [each.recovery_s for each in results if each.recovery_s is not None]
+    counts: dict[str, Any] = {
+        "drills": len(results),
+        "failed": sum(bool(each.problems) for each in results),
+        "recoveries": len(times),
+    }
+    for name, value in (("p50_s", 50), ("p95_s", 95), ("longest_s", 100)):
+        counts[name] = round(percentile(times, value), 2) if times else None
+    return counts
+
+
+def summary_text(counts: dict[str, Any]) -> str:
+    """Return the summary as a text."""
+    text = f"{counts['drills']} drills, {counts['failed']} failed"
+    if not counts["recoveries"]:
+        return text
+    return (
+        f"{text}; {counts['recoveries']} recoveries: p50 {counts['p50_s']:.1f} s, p95"
+        f" {counts['p95_s']:.1f} s, longest {counts['longest_s']:.1f} s"
+    )
+
 
 #: Most seconds until a guest of a dead node runs again.
 RECOVERY_S: Final = 180.0
@@ -35,7 +121,7 @@ class Trial:
         self._drill = self._drills[0]
         self._node = self._drill.victim(site)
         self._witness = Witness(site)
-        self._before: tuple[proof.Boot, ...] = ()
+        self._before: tuple[witness.Boot, ...] = ()
         self._began = 0.0
         self._facts: list[str] = []
         self._problems: list[str] = []
@@ -66,7 +152,7 @@ class Trial:
         with self._judged():
             self._judge_outside()
         boots = self._site.boots()
-        if problem := proof.overlap(boots):
+        if problem := witness.overlap(boots):
             self._problems.append(problem)
         return Result(
             drill=self._name,
@@ -87,7 +173,7 @@ class Trial:
         for drill in self._drills[1:]:
             node = drill.victim(self._site)
             if node in nodes:
-                spare = self._site.others(self._site.master)
+                spare = self._site.layout.others(self._site.master)
                 node = next(each for each in spare if each not in nodes)
             nodes.append(node)
         parts = list(zip(self._drills, nodes, strict=True))
@@ -245,3 +331,71 @@ class Trial:
         elif self._drill.end is End.ALIVE and acts:
             self._problems.append("the journal has acts about a node that is alive")
         self._facts.append(f"{len(entries)} entries in the journal")
+
+
+Load = Callable[[], tuple[Layout, NodeControl]]
+
+
+def run_drills(args: argparse.Namespace, load: Load, say: Callable[[str], None]) -> int:
+    """Play the drills of a command line; return the exit code.
+
+    Raises:
+        OpPrereqError: there is no such drill, or the cluster is not made for drills.
+        OpExecError: the cluster could not be brought back after a drill.
+    """
+    if args.list:
+        for name, drill in DRILLS.items():
+            say(f"{name:<16} {drill.text}")
+        return exitcodes.EXIT_SUCCESS
+    names = _names(args)
+    if args.pairs:
+        say(f"seed {args.seed}")
+    site = Site(*load())
+    results = []
+    with prepared(site):
+        for result in _results(site, names, args.rounds):
+            results.append(result)
+            if not args.json:
+                say(result.line)
+    counts = summary(results)
+    is_slow = args.goal is not None and (counts["p95_s"] or 0.0) > args.goal
+    if args.json:
+        rows = msgspec.to_builtins(results)
+        say(json.dumps({"drills": rows, "summary": counts}, indent=1))
+    else:
+        say(summary_text(counts))
+        if is_slow:
+            say(f"slower than the goal of {args.goal:g} s")
+    return exitcodes.EXIT_FAILURE if counts["failed"] or is_slow else 0
+
+
+def _names(args: argparse.Namespace) -> list[str]:
+    """Return the drills to play, with ``--pairs`` so many random pairs of them."""
+    names = [part for name in args.drills for part in name.split("+")]
+    unknown = [name for name in names if name not in DRILLS]
+    if unknown:
+        raise errors.OpPrereqError(
+            f"drill {unknown[0]}: not known; drills are {', '.join(DRILLS)}",
+            ecodes.ECODE_INVAL,
+        )
+    if alone := [n for n in args.drills if "+" in n and {*n.split("+")} - {*PAIRABLE}]:
+        raise errors.OpPrereqError(
+            f"drill {alone[0]}: drills that end their fault can be played at once,"
+            f" these are {', '.join(PAIRABLE)}",
+            ecodes.ECODE_INVAL,
+        )
+    if args.rounds < 1:
+        raise errors.OpPrereqError(
+            f"--rounds: wanted at least 1, found {args.rounds}", ecodes.ECODE_INVAL
+        )
+    if args.pairs:
+        pairs = ["+".join(pair) for pair in itertools.combinations(PAIRABLE, 2)]
+        chance = random.Random(args.seed)  # noqa: S311 - a repeatable choice
+        return chance.sample(pairs, min(args.pairs, len(pairs)))
+    return list(args.drills or DRILLS)
+
+
+def _results(site: Site, names: list[str], rounds: int) -> Iterator[Result]:
+    for number in range(1, rounds + 1):
+        for name in names:
+            yield Trial(site, name, number).play()

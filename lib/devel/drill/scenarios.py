@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from ganeti.decisions.repair import node_death
 from ganeti.decisions.repair.node_lives import Phase
+from ganeti.devel.drill.faults import MASTER_DAEMONS
 from ganeti.devel.drill.site import GUEST, Site
 from ganeti.devel.vcluster.layout import Node
 
@@ -24,7 +25,6 @@ _DECIDED_S: Final = 90.0
 _AHEAD_S: Final = 3600
 _BEHIND_S: Final = -540
 _NODE_DAEMONS: Final = ("ganeti-noded", "ganeti-mond")
-_MASTER_DAEMONS: Final = ("ganeti-masterd", "ganeti-maintd")
 Act = Callable[[Site, Node], object]
 
 
@@ -75,12 +75,12 @@ def _kill(site: Site, node: Node) -> None:
 
 
 def _cut_out(site: Site, node: Node) -> None:
-    site.cut(node, site.others(node))
+    site.faults.cut(node, site.layout.others(node))
 
 
 def _cut_in(site: Site, node: Node) -> None:
-    for other in site.others(node):
-        site.cut(other, [node])
+    for other in site.layout.others(node):
+        site.faults.cut(other, [node])
 
 
 def _cut(site: Site, node: Node) -> None:
@@ -89,8 +89,8 @@ def _cut(site: Site, node: Node) -> None:
 
 
 def _cut_master(site: Site, node: Node) -> None:
-    site.cut(node, [site.master])
-    site.cut(site.master, [node])
+    site.faults.cut(node, [site.master])
+    site.faults.cut(site.master, [node])
 
 
 def _freeze(site: Site, node: Node) -> None:
@@ -98,11 +98,11 @@ def _freeze(site: Site, node: Node) -> None:
 
 
 def _fill_disk(site: Site, node: Node) -> None:
-    site.fill_disk(node)
+    site.faults.fill_disk(node)
 
 
 def _lie_and_cut(site: Site, node: Node) -> None:
-    site.lie(hold=True)
+    site.faults.lie(hold=True)
     _cut(site, node)
 
 
@@ -110,9 +110,9 @@ def _come_back(site: Site, node: Node) -> None:
     """End the cut while the helper is asked, which then says "off"."""
     del node
     # A job that has not called the helper yet would notice that the node is back.
-    site.until("the helper is asked", lambda: site.is_helper_asked)
-    site.heal()
-    site.lie(hold=False)
+    site.until("the helper is asked", lambda: site.faults.is_helper_asked)
+    site.faults.heal()
+    site.faults.lie(hold=False)
 
 
 def _phase(site: Site, node: Node) -> Phase | None:
@@ -171,17 +171,17 @@ def _thaw(site: Site, node: Node) -> None:
 
 def _return(site: Site, node: Node) -> None:
     """Switch a node on, and let its helper work."""
-    site.stop_lying()
+    site.faults.stop_lying()
     site.control.power_on(node)
 
 
 def _heal(site: Site, _node: Node) -> None:
-    site.heal()
+    site.faults.heal()
 
 
 def _end_cut(site: Site, node: Node) -> None:
     """Connect a node again; it may have been switched off."""
-    site.heal()
+    site.faults.heal()
     site.control.power_on(node)
 
 
@@ -189,7 +189,7 @@ def _flap(site: Site, node: Node) -> None:
     for _ in range(8):
         _cut(site, node)
         site.rest(_SHORT_S)
-        site.heal()
+        site.faults.heal()
         site.rest(1.0)
 
 
@@ -203,7 +203,7 @@ def _slow(site: Site, node: Node) -> None:
 
 
 def _shift(daemons: tuple[str, ...], seconds: int) -> Act:
-    return lambda site, node: site.shift_clock(node, daemons, seconds)
+    return lambda site, node: site.faults.shift_clock(node, daemons, seconds)
 
 
 def _wrong_clock(whose: str, daemons: tuple[str, ...], seconds: int) -> Drill:
@@ -212,46 +212,46 @@ def _wrong_clock(whose: str, daemons: tuple[str, ...], seconds: int) -> Drill:
         _shift(daemons, seconds),
         End.SETTLED,
         act=_all(_rest(_LONG_S), _shift(daemons, 0)),
-        victim=_of_master if daemons is _MASTER_DAEMONS else _of_guest,
+        victim=_of_master if daemons is MASTER_DAEMONS else _of_guest,
     )
 
 
 def _odd_helper(text: str, script: str) -> Drill:
     return Drill(
         f"the node is dead, its helper {text}, then the node is switched on",
-        _all(lambda site, _node: site.spoil_helper(script), _kill),
+        _all(lambda site, _node: site.faults.spoil_helper(script), _kill),
         End.SETTLED,
         act=_all(_refused, _return),
     )
 
 
 def _master_cut(site: Site, node: Node) -> None:
-    site.isolate(node)
-    for other in site.others(node):
-        site.cut(other, [node])
+    site.faults.isolate(node)
+    for other in site.layout.others(node):
+        site.faults.cut(other, [node])
 
 
 def _next_master(site: Site, node: Node) -> None:
-    site.make_master(site.others(node)[0])
+    site.make_master(site.layout.others(node)[0])
 
 
 def _kill_next_master(site: Site, node: Node) -> None:
     _next_master(site, node)
     second = site.master
     site.control.kill(second)
-    site.make_master(next(each for each in site.others(second) if each != node))
+    site.make_master(next(each for each in site.layout.others(second) if each != node))
 
 
 def _return_all(site: Site, _node: Node) -> None:
-    site.mend()
+    site.faults.mend()
 
 
 def _lose_majority(site: Site, node: Node) -> None:
     """Kill two of three servers of etcd, or three of five candidates."""
-    if site.has_etcd:
-        site.servers("kill", (0, 1))
+    if site.layout.has_etcd:
+        site.faults.servers("kill", (0, 1))
         return
-    victims = [each for each in site.others(node) if each != _of_guest(site)]
+    victims = [each for each in site.layout.others(node) if each != _of_guest(site)]
     for each in victims[:3]:
         site.control.kill(each)
 
@@ -332,8 +332,8 @@ DRILLS: Final[Mapping[str, Drill]] = {
     "slow": Drill("the node computes a tenth of the time", _slow, End.SETTLED),
     "clock-ahead": _wrong_clock("the node", _NODE_DAEMONS, _AHEAD_S),
     "clock-behind": _wrong_clock("the node", _NODE_DAEMONS, _BEHIND_S),
-    "master-ahead": _wrong_clock("the master", _MASTER_DAEMONS, _AHEAD_S),
-    "master-behind": _wrong_clock("the master", _MASTER_DAEMONS, _BEHIND_S),
+    "master-ahead": _wrong_clock("the master", MASTER_DAEMONS, _AHEAD_S),
+    "master-behind": _wrong_clock("the master", MASTER_DAEMONS, _BEHIND_S),
     "helper-hangs": _odd_helper("hangs", "exec sleep 600"),
     "helper-garbage": _odd_helper("prints garbage", "exec head -c 9999 /dev/urandom"),
     "helper-fails": _odd_helper("fails", "echo 'no route to the BMC' >&2; exit 1"),
@@ -367,7 +367,7 @@ DRILLS: Final[Mapping[str, Drill]] = {
         "the disk of the master gets full, and is freed",
         _fill_disk,
         End.SETTLED,
-        act=_all(_rest(_LONG_S), lambda site, node: site.free_space(node)),
+        act=_all(_rest(_LONG_S), lambda site, node: site.faults.free_space(node)),
         victim=_of_master,
     ),
     "master-cut": Drill(

@@ -1,4 +1,4 @@
-"""The virtual cluster of drills: its settings, its guest, faults, and what it knows.
+"""The virtual cluster of drills: its settings, its guest, and what it knows.
 
 Everything that a drill changes is undone: a node is switched on and taken back, and the
 settings of the cluster are those of before when the drills end.
@@ -8,23 +8,20 @@ import concurrent.futures
 import contextlib
 import glob
 import json
-import os
-import shlex
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-from ganeti import _buildconf
 from ganeti.base import errors
 from ganeti.base.constants import ecodes
-from ganeti.base.filesystem import files
 from ganeti.decisions.repair import journal
 from ganeti.decisions.repair.journal import Entry
 from ganeti.decisions.repair.node_lives import Death, DeathState
-from ganeti.devel.drill import proof
-from ganeti.devel.vcluster import etcd, isolation, network
+from ganeti.devel.drill import witness
+from ganeti.devel.drill.faults import MAINTD, MASTER_DAEMONS, Faults
+from ganeti.devel.vcluster import isolation
 from ganeti.devel.vcluster.layout import DOMAIN, Layout, Node
 from ganeti.devel.vcluster.nodes import NodeControl
 from ganeti.node.hypervisor.kvm.qmp import Qmp
@@ -36,8 +33,6 @@ _TAG: Final = "ganeti:watcher:autorepair:failover"
 #: Drills fence nodes one after another.
 _LIMITS: Final = {"fenced-per-hour": 1000, "quiet-time": 0}
 _LIMITS_KEY: Final = "automation_limits"
-_MAINTD: Final = "ganeti-maintd"
-_MASTER_DAEMONS: Final = ("ganeti-masterd", _MAINTD)
 #: Least number of nodes: with one dead, two candidates besides the master agree.
 MIN_NODES: Final = 4
 #: Seconds between two looks at something that is waited for.
@@ -47,48 +42,6 @@ PATIENCE_S: Final = 120.0
 _CALL_S: Final = 20.0
 #: Most seconds until a master daemon answers an easy question.
 _LOOK_S: Final = 3.0
-_FAKETIME: Final = "/usr/lib/*/faketime/libfaketime.so.1"
-#: Waits while the file "hold" exists, and lies while "lie" exists; "odd" is a script
-#: that it runs instead.
-_HELPER: Final = """#!/bin/sh
-# Out-of-band helper of drills: COMMAND NODE.
-[ ! -e '{directory}/odd' ] || . '{directory}/odd'
-if [ -e '{directory}/lie' ]; then
-  [ "$1" = power-status ] || exit 0
-  : > '{directory}/asked'
-  while [ -e '{directory}/hold' ]; do sleep 0.1; done
-  echo '{{"powered": false}}'
-  exit 0
-fi
-exec '{program}' "$@"
-"""
-_NODED: Final = "ganeti-noded"
-#: Name of the file system of a full disk.
-_DISK: Final = "drill-disk"
-_PLACES: Final = "/var/lib/ganeti /var/log/ganeti"
-_MOUNT: Final = """
-for place in {places}; do
-  new=$(mktemp -d)
-  mount -t tmpfs -o size=32m,mode=755 {disk} "$new"
-  cp -a "$place/." "$new/"
-  mount --move "$new" "$place"
-  rmdir "$new"
-done
-"""
-_FILL: Final = """
-for place in {places}; do
-  dd if=/dev/zero of="$place/full" bs=4k 2>&1 | grep -q "No space left"
-done
-"""
-_FREE: Final = """
-for place in {places}; do rm -f "$place/full"; done
-"""
-_UNMOUNT: Final = """
-for place in {places}; do
-  cp -a "$place/." {root}"$place/"
-  umount -l "$place"
-done
-"""
 
 
 class Site:
@@ -116,9 +69,8 @@ class Site:
         self.layout = layout
         self.control = control
         self._leader = layout.master_node
-        self._directory = os.path.join(layout.directory, "state", "drill")
+        self.faults = Faults(layout, control)
 
-    # Commands
     def run(self, *words: str) -> str:
         """Run a command on the master that must succeed; return its output.
 
@@ -152,7 +104,7 @@ class Site:
     @property
     def candidates(self) -> list[Node]:
         """The nodes, the last known master first."""
-        return [self._leader, *self.others(self._leader)]
+        return [self._leader, *self.layout.others(self._leader)]
 
     @property
     def master(self) -> Node:
@@ -201,68 +153,6 @@ class Site:
             time.sleep(_POLL_S)
         return answer
 
-    # Life
-    @contextlib.contextmanager
-    def prepared(self) -> Iterator[None]:
-        """Set the cluster up for drills during a block, with a guest.
-
-        Raises:
-            OpPrereqError: the cluster does not use KVM.
-        """
-        before = json.loads(self.run("gnt-cluster", "info", "--json"))
-        if "kvm" not in before["enabled_hypervisors"]:
-            raise errors.OpPrereqError(
-                "drill: the guest that proves its runs needs the hypervisor kvm, the"
-                f" cluster has {', '.join(before['enabled_hypervisors'])}",
-                ecodes.ECODE_STATE,
-            )
-        self._write_helper()
-        try:
-            helper = f"--node-parameters=oob_program={self._directory}/power"
-            self.run("gnt-cluster", "modify", helper)
-            if _TAG not in before["tags"]:
-                self.run("gnt-cluster", "add-tags", _TAG)
-            self._create_guest()
-            yield
-        finally:
-            self._restore(before)
-
-    def _write_helper(self) -> None:
-        os.makedirs(self._directory, mode=0o755, exist_ok=True)
-        program = os.path.join(_buildconf.TOOLSDIR, "oob-vcluster")
-        text = _HELPER.format(directory=self._directory, program=program)
-        files.write_file(f"{self._directory}/power", text, mode=0o755)
-        settings = f"[*]\ndirectory = {self.layout.directory}\n"
-        for node in self.layout.nodes:
-            path = self.layout.host_path(node, "/etc/ganeti/oob-vcluster.conf")
-            files.write_file(path, settings, mode=0o600)
-
-    def _create_guest(self) -> None:
-        arguments = "quiet tiny.record=/dev/vda tiny.heartbeat=no"
-        self.run(
-            *("gnt-instance", "add", "--no-install", "--no-start", "--no-nics"),
-            *("-t", "sharedfile", "-s", "1m", "-o", "tiny+default"),
-            *("-B", "memory=96m", "-n", self.others(self.master)[-1].short),
-            *("-H", f"kvm:kernel_args={arguments}", GUEST),
-        )
-        self.run("gnt-instance", "startup", GUEST)
-
-    def _restore(self, before: dict[str, Any]) -> None:
-        limits = {name: f"{value:g}" for name, value in before[_LIMITS_KEY].items()}
-        wanted = [f"{name}={value}" for name, value in limits.items()]
-        wanted += [f"-{name}" for name in _LIMITS if name not in limits]
-        program = before["ndparams"]["oob_program"]
-        switch = "yes" if before["node_death"] else "no"
-        self.run(
-            *("gnt-cluster", "modify", f"--node-death={switch}"),
-            f"--automation-limits={','.join(wanted)}",
-            f"--node-parameters=oob_program={program}",
-        )
-        if _TAG not in before["tags"]:
-            self.run("gnt-cluster", "remove-tags", _TAG)
-        with contextlib.suppress(errors.OpExecError):
-            self.run("gnt-instance", "remove", "-f", "--shutdown-timeout=0", GUEST)
-
     def watch(self) -> None:
         """Let the cluster handle deaths of nodes, from now on.
 
@@ -273,8 +163,8 @@ class Site:
         self.run("gnt-cluster", "modify", *words)
         master = self.master
         with contextlib.suppress(errors.OpPrereqError):
-            self.control.kill(master, _MAINTD)
-        self.control.start_daemon(master, _MAINTD)
+            self.control.kill(master, MAINTD)
+        self.control.start_daemon(master, MAINTD)
 
     def forget(self) -> None:
         """Let it forget deaths; those of two drills would be a mass event."""
@@ -290,11 +180,10 @@ class Site:
             return False
         return msgspec.convert(answer["state"], DeathState).is_empty
 
-    # Facts
-    def boots(self) -> tuple[proof.Boot, ...]:
+    def boots(self) -> tuple[witness.Boot, ...]:
         """Return the boots of the guest; none before its first one."""
         paths = glob.glob(f"{self.layout.shared_directory}/{GUEST}/*")
-        return proof.read(paths[0]) if paths else ()
+        return witness.read_boots(paths[0]) if paths else ()
 
     def guest(self) -> tuple[Node, str]:
         """Return the primary node of the guest and its status."""
@@ -332,134 +221,9 @@ class Site:
         """Start the guest again, without its help."""
         self.run("gnt-instance", "reboot", "--type=hard", GUEST)
 
-    # Faults and their end
-    def cut(self, node: Node, others: list[Node]) -> None:
-        """Drop what a node sends to others, unless it is down."""
-        self._cut(node, [other.address for other in others])
-
-    def isolate(self, node: Node) -> None:
-        """Drop what a node sends to all other nodes and to the store."""
-        self._cut(node, self._addresses(node))
-
-    def _cut(self, node: Node, addresses: list[str]) -> None:
-        pid = isolation.holder(self.layout, node)
-        if pid is not None:
-            network.cut(pid, addresses)
-
-    def _addresses(self, node: Node) -> list[str]:
-        """Return all addresses that a node can be cut off from."""
-        servers = etcd.COUNT if self.has_etcd else 0
-        return [
-            *(other.address for other in self.others(node)),
-            *(etcd.address(self.layout, number) for number in range(servers)),
-        ]
-
-    @property
-    def has_etcd(self) -> bool:
-        """Whether the cluster keeps its state in etcd."""
-        return os.path.isdir(os.path.join(self.layout.directory, "etcd"))
-
-    def others(self, node: Node) -> list[Node]:
-        """Return all nodes but one."""
-        return [other for other in self.layout.nodes if other != node]
-
-    def lie(self, *, hold: bool) -> None:
-        """Let the helper say "off" and do nothing; with hold, not yet."""
-        for name in ("lie", "hold") if hold else ("lie",):
-            files.write_file(f"{self._directory}/{name}", "", mode=0o644)
-        if not hold:
-            files.remove_file(f"{self._directory}/hold")
-
-    def spoil_helper(self, script: str) -> None:
-        """Let the helper run a shell script before anything else."""
-        files.write_file(f"{self._directory}/odd", script, mode=0o644)
-
-    @property
-    def is_helper_asked(self) -> bool:
-        """Whether the helper was asked for the power status since it lies."""
-        return os.path.exists(f"{self._directory}/asked")
-
-    def stop_lying(self) -> None:
-        """Undo `lie`."""
-        for name in ("lie", "hold", "asked", "odd"):
-            files.remove_file(f"{self._directory}/{name}")
-
-    def heal(self) -> None:
-        """Connect all nodes that are up."""
-        for node in self.layout.nodes:
-            pid = isolation.holder(self.layout, node)
-            if pid is not None:
-                network.join(pid, self._addresses(node))
-
-    def fill_disk(self, node: Node) -> None:
-        """Fill a node's disk for state and logs; then its node daemon starts again."""
-        self._restarted(node, _MOUNT)
-        self._script(node, _FILL)
-        self.control.kill(node, _NODED)
-        self.control.start_daemon(node, _NODED)
-
-    def free_space(self, node: Node) -> None:
-        """Remove what fills a node's disk, under its daemons."""
-        self._script(node, _FREE)
-
-    def _restarted(self, node: Node, script: str) -> None:
-        """Run a script while those daemons do not run that have open files."""
-        running = {process.name for process in self.control.processes_on(node)}
-        daemons = [name for name in (_NODED, *_MASTER_DAEMONS) if name in running]
-        for name in daemons:
-            self.control.kill(node, name)
-        self._script(node, script)
-        for name in daemons:
-            try:
-                self.control.start_daemon(node, name)
-            except errors.OpExecError:
-                # Another node may have become the master.
-                if name == _NODED:
-                    raise
-
-    def _free_disk(self, node: Node) -> None:
-        """Undo `fill_disk`; what was written since is kept."""
-        mounts = files.read_file(
-            f"/proc/{isolation.require_holder(self.layout, node)}/mounts"
-        )
-        if _DISK.encode() not in mounts:
-            return
-        self.free_space(node)
-        self._restarted(node, _UNMOUNT)
-
-    def shift_clock(self, node: Node, daemons: tuple[str, ...], seconds: int) -> None:
-        """Start daemons of a node again, with another time of day.
-
-        Raises:
-            OpPrereqError: the library that gives it is not installed.
-        """
-        libraries = glob.glob(_FAKETIME)
-        if seconds and not libraries:
-            raise errors.OpPrereqError(
-                "drill: another time of day needs the package libfaketime",
-                ecodes.ECODE_STATE,
-            )
-        words = ["env", f"FAKETIME={seconds:+}", "FAKETIME_DONT_FAKE_MONOTONIC=1"]
-        words += [f"LD_PRELOAD={each}" for each in libraries[:1] if seconds]
-        for name in daemons:
-            with contextlib.suppress(errors.OpPrereqError):
-                self.control.kill(node, name)
-        program = os.path.join(_buildconf.TOOLSDIR, "daemon-util")
-        for name in daemons:
-            command = [program, "start", name]
-            result = self.control.run(node, [*words, *command])
-            # Another node may have become the master.
-            if result.failed and name not in _MASTER_DAEMONS:
-                raise errors.OpExecError(f"drill: {name}: {result.output.strip()}")
-
-    def servers(self, action: str, numbers: tuple[int, ...]) -> None:
-        """Start or kill servers of etcd, counted from 0."""
-        for number in numbers:
-            getattr(etcd, action)(self.layout, number)
-
     def make_master(self, node: Node) -> None:
         """Wait until another node is the master; with files a person makes it so."""
-        if not self.has_etcd:
+        if not self.layout.has_etcd:
             result = self.control.run(node, ["gnt-cluster", "master-failover"])
             if result.failed:
                 raise errors.OpExecError(f"drill: {result.output.strip()}")
@@ -470,20 +234,12 @@ class Site:
         with concurrent.futures.ThreadPoolExecutor(len(commands)) as pool:
             list(pool.map(lambda words: self.control.run(node, words), commands))
 
-    def _script(self, node: Node, text: str) -> None:
-        script = text.format(disk=_DISK, root=shlex.quote(node.root), places=_PLACES)
-        result = self.control.run(node, ["sh", "-ec", script])
-        if result.failed:
-            raise errors.OpExecError(
-                f"drill: the disk of {node.short}: {result.output.strip()}"
-            )
-
     def kill_master_daemons(self) -> None:
         """Kill the daemons that handle deaths, and start them again."""
         master = self.master
-        for name in _MASTER_DAEMONS:
+        for name in MASTER_DAEMONS:
             self.control.kill(master, name)
-        for name in _MASTER_DAEMONS:
+        for name in MASTER_DAEMONS:
             with contextlib.suppress(errors.OpExecError):
                 # Another node may have become the master.
                 self.control.start_daemon(master, name)
@@ -515,25 +271,13 @@ class Site:
             if isolation.holder(self.layout, node) is not None:
                 self.control.run(node, ["ganeti-watcher"])
 
-    def mend(self) -> None:
-        """End all faults, as a person does who switches all machines on."""
-        self.heal()
-        self.stop_lying()
-        if self.has_etcd:
-            self.servers("start", tuple(range(etcd.COUNT)))
-        for node in self.layout.nodes:
-            self.control.resume(node)
-            if isolation.holder(self.layout, node) is None:
-                self.control.power_on(node)
-            self._free_disk(node)
-
     def take_back(self) -> None:
         """Bring all nodes back as a person does, and the guest on a node of its own.
 
         Raises:
             OpExecError: the cluster is not as before in time.
         """
-        self.mend()
+        self.faults.mend()
         words = ("gnt-node", "list", "--no-headers", "-o", "name,powered,offline")
         for line in self.run(*words).splitlines():
             name, powered, offline = line.split()
@@ -543,5 +287,58 @@ class Site:
                 self.run("gnt-node", "modify", "--offline=no", "--force", name)
         self.forget()
         if self.guest()[0] == self.master:
-            target = self.others(self.master)[-1].short
+            target = self.layout.others(self.master)[-1].short
             self.run("gnt-instance", "migrate", "-f", "-n", target, GUEST)
+
+
+@contextlib.contextmanager
+def prepared(site: Site) -> Iterator[None]:
+    """Set the cluster up for drills during a block, with a guest.
+
+    Raises:
+        OpPrereqError: the cluster does not use KVM.
+    """
+    before = json.loads(site.run("gnt-cluster", "info", "--json"))
+    if "kvm" not in before["enabled_hypervisors"]:
+        raise errors.OpPrereqError(
+            "drill: the guest that proves its runs needs the hypervisor kvm, the"
+            f" cluster has {', '.join(before['enabled_hypervisors'])}",
+            ecodes.ECODE_STATE,
+        )
+    helper = site.faults.write_helper()
+    try:
+        site.run("gnt-cluster", "modify", f"--node-parameters=oob_program={helper}")
+        if _TAG not in before["tags"]:
+            site.run("gnt-cluster", "add-tags", _TAG)
+        _create_guest(site)
+        yield
+    finally:
+        _restore(site, before)
+
+
+def _create_guest(site: Site) -> None:
+    arguments = "quiet tiny.record=/dev/vda tiny.heartbeat=no"
+    site.run(
+        *("gnt-instance", "add", "--no-install", "--no-start", "--no-nics"),
+        *("-t", "sharedfile", "-s", "1m", "-o", "tiny+default"),
+        *("-B", "memory=96m", "-n", site.layout.others(site.master)[-1].short),
+        *("-H", f"kvm:kernel_args={arguments}", GUEST),
+    )
+    site.run("gnt-instance", "startup", GUEST)
+
+
+def _restore(site: Site, before: dict[str, Any]) -> None:
+    limits = {name: f"{value:g}" for name, value in before[_LIMITS_KEY].items()}
+    wanted = [f"{name}={value}" for name, value in limits.items()]
+    wanted += [f"-{name}" for name in _LIMITS if name not in limits]
+    program = before["ndparams"]["oob_program"]
+    switch = "yes" if before["node_death"] else "no"
+    site.run(
+        *("gnt-cluster", "modify", f"--node-death={switch}"),
+        f"--automation-limits={','.join(wanted)}",
+        f"--node-parameters=oob_program={program}",
+    )
+    if _TAG not in before["tags"]:
+        site.run("gnt-cluster", "remove-tags", _TAG)
+    with contextlib.suppress(errors.OpExecError):
+        site.run("gnt-instance", "remove", "-f", "--shutdown-timeout=0", GUEST)

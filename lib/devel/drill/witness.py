@@ -3,16 +3,81 @@
 During a drill jobs are submitted twice a second to whoever is the master, and the disk
 of the guest is read. Afterwards each job whose id was returned must be known, and no
 emulator may have been kept from the disk by its lock alone.
+
+Each boot of the guest has a sector with a line: an id of the boot, a counter that grows
+as long as the guest lives, and the last counter of the boot before as this boot saw it
+at its beginning. If the boot before has counted on since then, two guests ran at the
+same time; no clock takes part in this proof. See ``tools/os/tiny/guest/init``.
 """
 
+import itertools
 import re
 import threading
 import time
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 from ganeti.base import errors
-from ganeti.devel.drill import proof
 from ganeti.devel.vcluster.layout import Node
+
+SECTOR: Final = 512
+#: Most boots that are read.
+_MAX_BOOTS: Final = 2048
+_LINE: Final = re.compile(rb"([0-9a-f-]{36}) ([0-9]{1,12}) ([0-9]{1,12})")
+
+
+class Boot(NamedTuple):
+    """One boot of the guest.
+
+    Attributes:
+        boot_id: made by the kernel of the guest.
+        counter: last step.
+        seen: counter of the boot before when this one began; 0 for the first.
+    """
+
+    boot_id: str
+    counter: int
+    seen: int
+
+
+def read_boots(path: str) -> tuple[Boot, ...]:
+    """Return the boots on a disk, in order.
+
+    Raises:
+        OpExecError: a sector is not of the form that the guest writes.
+        OSError: the file cannot be read.
+    """
+    with open(path, "rb") as disk:
+        return parse_boots(disk.read(_MAX_BOOTS * SECTOR))
+
+
+def parse_boots(data: bytes) -> tuple[Boot, ...]:
+    """Return the boots in the sectors of a disk; see `read_boots`."""
+    boots = []
+    for start in range(0, len(data), SECTOR):
+        line = data[start : start + SECTOR].rstrip(b"\0").rstrip(b"\n")
+        if not line:
+            break
+        match = _LINE.fullmatch(line)
+        if match is None:
+            raise errors.OpExecError(
+                f"sector {start // SECTOR} of the disk of the guest: wanted a boot and"
+                f" two counters, found {line[:60]!r}"
+            )
+        boot_id, counter, seen = match.groups()
+        boots.append(Boot(boot_id.decode(), int(counter), int(seen)))
+    return tuple(boots)
+
+
+def overlap(boots: tuple[Boot, ...]) -> str:
+    """Return how two boots ran at the same time, as a text; empty if none did."""
+    for number, (before, after) in enumerate(itertools.pairwise(boots), 1):
+        if before.counter != after.seen:
+            return (
+                f"boot {number} counted to {before.counter}, but to {after.seen} when"
+                f" boot {number + 1} began: the guest ran twice at the same time"
+            )
+    return ""
+
 
 _JOB: Final = ({"OP_ID": "OP_TEST_DELAY", "duration": 0.001, "on_master": True},)
 #: Seconds between two jobs.
@@ -36,7 +101,7 @@ class Observed(Protocol):
     def candidates(self) -> list[Node]:
         """The nodes that may be the master, the last known one first."""
 
-    def boots(self) -> tuple[proof.Boot, ...]:
+    def boots(self) -> tuple[Boot, ...]:
         """Return the boots of the guest."""
 
     def call(
@@ -64,7 +129,7 @@ class Witness:
         self.jobs: set[int] = set()
         self.problems: list[str] = []
         self.still_s = 0.0
-        self._last: proof.Boot | None = None
+        self._last: Boot | None = None
         self._grown = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -103,7 +168,7 @@ class Witness:
             if boots:
                 self.look(boots[-1], time.monotonic())
 
-    def look(self, boot: proof.Boot, now: float) -> None:
+    def look(self, boot: Boot, now: float) -> None:
         """Take the newest boot at a time, in seconds, into account."""
         last = self._last
         if boot == last:

@@ -15,14 +15,14 @@ from typing import Any, Final, cast
 from ganeti.automation.maintenance import diagnoses, instances, node_deaths, service
 from ganeti.automation.maintenance.diagnoses import Diagnosis, Place, RefusedError
 from ganeti.automation.maintenance.passes import Passes
-from ganeti.automation.watcher import effects, expired_part, group_part, repair_part
+from ganeti.automation.watcher import effects, group_part, master_part
 from ganeti.base import errors, pathutils
 from ganeti.base.constants.protocols import confd
 from ganeti.base.process import Runner
+from ganeti.decisions import watching
 from ganeti.decisions.htools.model.cluster import DataError
 from ganeti.decisions.repair import journal
 from ganeti.decisions.repair.node_death import HOUR_S
-from ganeti.decisions.watching import group_state as records
 from ganeti.devel.sim.hardware import Hardware, Machine
 from ganeti.devel.sim.master import Client, Master
 from ganeti.devel.sim.scheduler import Scheduler
@@ -51,7 +51,7 @@ class GroupState:
     """The state of a group between two runs of the watcher; survives a crash."""
 
     def __init__(self, boot_ids: Mapping[str, str]) -> None:
-        self.state = records.GroupState({}, boot_ids)
+        self.state = watching.GroupState({}, boot_ids)
         self.statuses: Mapping[str, str] = {}
 
     @property
@@ -59,7 +59,7 @@ class GroupState:
         """Whether no attempts are remembered."""
         return not self.state.instances
 
-    def save(self, state: records.GroupState) -> None:
+    def save(self, state: watching.GroupState) -> None:
         """Replace the state."""
         self.state = state
 
@@ -174,6 +174,7 @@ class Automatons:
 
     def start(self, master: Master, first_watcher_s: float = FIRST_WATCHER_S) -> None:
         """Begin the tasks of a master."""
+        # The lock of a master daemon that was killed is gone with its process.
         self._is_repairing = False
         master.spawn("watcher", lambda: self._watch(master), first_watcher_s)
         master.spawn("maintenance", lambda: self._maintain(master), 1.0)
@@ -215,16 +216,17 @@ class Automatons:
         watch = _Watch(
             settings=effects.Settings(verify_disks=False),
             paths=pathutils.Paths(root="/nonexistent", hostname=master.machine()),
+            # These rounds run no program.
             process=cast("Runner", None),
             clock=self._scheduler,
             connect=master.client,
             files=_Ssconf(master),
         )
         client = master.client()
-        expired_part.run(watch, client)
+        master_part.release_expired(watch, client)
         try:
             with self._repairing(0.0):
-                repair_part.advance(client, self._scheduler)
+                master_part.advance_repairs(client, self._scheduler)
         except errors.LockError as err:
             _log.info("watcher: %s", err)
         for group in sorted(watch.ssconf.nodegroups()):
@@ -233,6 +235,7 @@ class Automatons:
     def _state(self, machine: str, group: str) -> GroupState:
         """Return the state of a group in the files of a master."""
         self._first_master = self._first_master or machine
+        # The files are those of a machine, so a new master begins without any.
         known = self._boot_ids if machine == self._first_master else {}
         return self.states.setdefault((machine, group), GroupState(known))
 

@@ -1,27 +1,54 @@
-"""``simulate``: what automation would do on a copy of the cluster, in virtual time."""
+"""``gnt-cluster simulate``: what automation would do on a copy of the cluster."""
 
+import logging
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from ganeti.base import errors
 from ganeti.base.constants import ecodes, exitcodes
+from ganeti.commands.cli import app
 from ganeti.commands.cli.context import CommandContext
 from ganeti.commands.cli.output import listing
-from ganeti.devel.sim import apart, live, policy
+from ganeti.commands.cluster.table import PROGRAM as CLUSTER
 from ganeti.devel.sim import description as descriptions
 from ganeti.devel.sim import events as event_forms
+from ganeti.devel.sim import live, policy
+from ganeti.devel.sim.description import ClusterDescription
 from ganeti.devel.sim.events import Event
 from ganeti.devel.sim.live import LiveCluster
 from ganeti.devel.sim.policy import Difference
-from ganeti.devel.sim.simulation import InstanceEnd, Report
+from ganeti.devel.sim.simulation import InstanceEnd, Report, Simulation
 from ganeti.devel.sim.timeline import span
 
 #: Seconds before progress is shown.
 _QUIET_S: Final = 2.0
 #: Most bytes of a file with a policy.
 MAX_FILE: Final = 1 << 20
+#: The only command of this program, with the row of the one that starts it.
+PROGRAM: Final = CLUSTER._replace(
+    commands=tuple(
+        command._replace(run="devel.sim.command:run")
+        for command in CLUSTER.commands
+        if command.name == "simulate"
+    )
+)
+
+
+class _Request(NamedTuple):
+    """The simulation that is wanted: from this cluster on, for some seconds."""
+
+    description: ClusterDescription
+    events: Sequence[Event]
+    seconds: float
+
+
+def main() -> int:
+    """Run the program with the words of ``gnt-cluster``; return its exit code."""
+    # The timeline has what matters.
+    logging.disable(logging.CRITICAL)
+    return app.main(PROGRAM)
 
 
 def run(ctx: CommandContext) -> int:
@@ -29,19 +56,13 @@ def run(ctx: CommandContext) -> int:
     opts = ctx.opts
     seconds = _horizon(opts.horizon)
     events = [_event(text, seconds) for text in opts.events or ()]
-    if not 0 <= opts.seed <= apart.MAX_SEED:
-        raise _refuse(f"--seed: wanted 0 to {apart.MAX_SEED}, found {opts.seed}")
     settings = [each for text in opts.policy or () for each in _settings(text)]
     cluster = _read(ctx)
     events = [event_forms.with_names(event, cluster.names) for event in events]
     event_forms.check_names(events, descriptions.names(cluster.description))
     changed = policy.apply(cluster.description, settings, cluster.names)
-    request = apart.Request(
-        description=changed,
-        events=tuple(sorted(events, key=lambda event: event.at_s)),
-        begin=ctx.effects.now(),
-        seconds=seconds,
-    )
+    events.sort(key=lambda event: event.at_s)
+    request = _Request(changed, events, seconds)
     report = _play(ctx, request)
     differences = policy.differences(cluster.description, changed)
     if opts.json:
@@ -118,7 +139,7 @@ def _read(ctx: CommandContext) -> LiveCluster:
     )
 
 
-def _play(ctx: CommandContext, request: apart.Request) -> Report:
+def _play(ctx: CommandContext, request: _Request) -> Report:
     begun = ctx.effects.monotonic()
 
     def show(at_s: float) -> None:
@@ -126,7 +147,10 @@ def _play(ctx: CommandContext, request: apart.Request) -> Report:
             ctx.progress(f"simulated {span(at_s)} of {span(request.seconds)}")
 
     try:
-        return apart.play(request, ctx.opts.seed, show)
+        simulation = Simulation(
+            request.description, request.events, begin=ctx.effects.now()
+        )
+        return simulation.run(request.seconds, show)
     finally:
         ctx.progress("")
 
@@ -134,7 +158,7 @@ def _play(ctx: CommandContext, request: apart.Request) -> Report:
 # Output
 def _document(
     cluster: LiveCluster,
-    request: apart.Request,
+    request: _Request,
     differences: Sequence[Difference],
     report: Report,
 ) -> dict[str, Any]:
@@ -166,7 +190,7 @@ def _document(
 
 def _lines(
     cluster: LiveCluster,
-    request: apart.Request,
+    request: _Request,
     differences: Sequence[Difference],
     report: Report,
 ) -> Iterator[str]:

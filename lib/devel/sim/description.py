@@ -5,6 +5,7 @@ a scenario, and what the command ``gnt-cluster simulate`` reads of a real cluste
 """
 
 import collections
+import itertools
 import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -25,7 +26,6 @@ from ganeti.model import objects
 _NAMESPACE: Final = uuid.UUID("6f1f3a52-8f0e-4a3b-9b7b-0d4f4b5d7a11")
 _HELPER: Final = "/usr/lib/ganeti/oob-simulated"
 _DIAGNOSE: Final = "simulated"
-_FIRST_PORT: Final = 11000
 #: Octets of an address.
 _OCTET: Final = 256
 #: Places of the store.
@@ -306,6 +306,9 @@ def _cluster(description: ClusterDescription, now: float) -> objects.Cluster:
         "active": description.diagnose,
         "interval": int(description.diagnose_s * 1_000_000),
     }
+    mirrors = sum(
+        len(item.disks_mib) for item in description.instances if item.template == "drbd"
+    )
     freeze = {"reason": description.freeze, "time": now} if description.freeze else {}
     return made.replace(
         uuid=identity("cluster", ""),
@@ -320,9 +323,11 @@ def _cluster(description: ClusterDescription, now: float) -> objects.Cluster:
         automation_limits=dict(description.limits),
         automation_freeze=freeze,
         node_death=description.node_death,
+        highest_used_port=initial_config.FIRST_PORT_MARK + mirrors,
         maintenance=dict(description.maintenance),
         candidate_pool_size=description.candidate_pool_size
         or max(1, sum(n.candidate for n in description.nodes)),
+        # Files of machines are not simulated.
         modify_ssh_setup=False,
         modify_etc_hosts=False,
         tags=tuple(sorted(description.tags)),
@@ -375,9 +380,10 @@ def _instances(
     description: ClusterDescription,
 ) -> Iterator[tuple[str, objects.Instance | objects.Disk]]:
     minors: collections.Counter[str] = collections.Counter()
-    for place, item in enumerate(description.instances):
+    ports = itertools.count(initial_config.FIRST_PORT_MARK + 1)
+    for item in description.instances:
         disks = [
-            _disk(item, index, minors, _FIRST_PORT + 2 * place + index)
+            _disk(item, index, minors, ports)
             for index in range(len(item.disks_mib))
             if item.template != "diskless"
         ]
@@ -412,7 +418,7 @@ def _disk(
     item: InstanceDescription,
     index: int,
     minors: collections.Counter[str],
-    port: int,
+    ports: Iterator[int],
 ) -> objects.Disk:
     uuid_ = identity("disk", f"{item.name}/{index}")
     size, name = item.disks_mib[index], f"{item.name}.disk{index}"
@@ -449,7 +455,7 @@ def _disk(
     return objects.Disk(
         uuid=uuid_,
         dev_type="drbd",
-        logical_id=(*nodes, port, *pair, f"secret of {uuid_}"),
+        logical_id=(*nodes, next(ports), *pair, f"secret of {uuid_}"),
         size=size,
         nodes=nodes,
         children=children,

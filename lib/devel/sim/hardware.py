@@ -146,6 +146,7 @@ class Hardware:
         """Return whether a machine gets answers from another one."""
         if not (self._is_awake(source) and self._is_awake(target)):
             return False
+        # An answer needs the way back, too.
         pairs = {(source, target), (target, source)}
         return source == target or not pairs & self.cuts
 
@@ -317,6 +318,7 @@ class Hardware:
                 key = disk.uuid, other
                 if not self.reaches(place, other):
                     self._stale[key] = float("inf")
+                # It is reached again: what it missed is copied from now on.
                 elif self._stale.get(key) == float("inf"):
                     slow = max(self.machines[m].slowness for m in (place, other))
                     left = disk.size_mib / COPY_MIB_S * slow

@@ -104,6 +104,7 @@ class Invariants:
         cluster = self._past[-1][1].cluster
         most = int(cluster.automation_limits.get("fenced-per-hour", _FENCES))
         since = max(self._now() - _HOUR_S, self._switched_on)
+        # By name: one death can have the helper of its machine called more than once.
         names = {name for when, name in self._hardware.powered_off if when > since}
         if len(names) > most:
             self._broken(f"{len(names)} nodes were fenced within an hour, limit {most}")

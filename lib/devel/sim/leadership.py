@@ -3,7 +3,7 @@
 With the store in etcd a lease says who is master. It ends when the master daemon or its
 machine stops, or does not reach the majority of the servers any more; then a candidate
 takes over, as ``ganeti-standby`` does. The rules are those of `ganeti.decisions.quorum`
-and `ganeti.automation.failover.etcd_failover`; the servers are simulated as machines
+and `ganeti.automation.new_master`; the servers are simulated as machines
 that answer, one on each master candidate. With the store in files only a person makes
 another node the master.
 """
@@ -11,7 +11,7 @@ another node the master.
 from collections.abc import Callable, Sequence
 from typing import Final, cast
 
-from ganeti.automation.failover import etcd_failover
+from ganeti.automation import new_master
 from ganeti.base import errors
 from ganeti.base.clock import Clock
 from ganeti.decisions import quorum
@@ -87,6 +87,8 @@ class Leadership:
             self._look_at_files(master)
         elif not (self.is_taken or self._is_check_due or self._is_held(master)):
             self._is_check_due = True
+            # A lease goes on for its whole time after its owner has stopped to prolong
+            # it.
             self._scheduler.at(TTL_S, self._expire)
 
     def may_start(self, machine: str) -> bool:
@@ -187,7 +189,7 @@ class Leadership:
         snapshot = self._data.snapshot
         node = snapshot.nodes[snapshot.uuid_of("nodes", name) or ""]
         try:
-            etcd_failover.check_candidate(snapshot, node)
+            new_master.check_candidate(snapshot, node)
         except errors.OpPrereqError as err:
             return str(err.args[0])
         return self._unreached(name)
@@ -195,7 +197,8 @@ class Leadership:
     def _take(self, name: str) -> None:
         """Begin to make a node the master."""
         self.is_taken, self._is_vacant = True, False
-        seconds = etcd_failover.ASK_S + START_S
+        # As a real candidate does, which first asks the others whether they accept it.
+        seconds = new_master.ASK_S + START_S
         self._scheduler.at(seconds, lambda: self._begin(name))
 
     def _begin(self, name: str) -> None:
@@ -213,7 +216,7 @@ class Leadership:
         opened = SimulatedStore(self._data)
         recorded = config.Config(cast("Store", opened), cast("Clock", self._scheduler))
         own = snapshot.nodes[snapshot.uuid_of("nodes", name) or ""]
-        old = etcd_failover.record_master(recorded, own)
+        old = new_master.record_master(recorded, own)
         opened.close()
         last = name if old is None else old.name
         self._report(name, f"is the master now, after {last}")

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from ganeti.base import errors
-from ganeti.base.constants import disks as disk_constants
+from ganeti.base.constants import disks
 from ganeti.base.constants.protocols import oob
 from ganeti.decisions.repair import duties
 from ganeti.devel.sim.description import (
@@ -238,7 +238,7 @@ def _obstacle(row: _Instance) -> str:
     """Return why an instance cannot be simulated; empty if it can."""
     if row.forthcoming or not row.primary:
         return "it is a reservation"
-    if row.template not in disk_constants.DISK_TEMPLATES:
+    if row.template not in disks.DISK_TEMPLATES:
         return f"its disk template is {row.template}"
     if (row.template == "drbd") != bool(row.secondaries):
         return "its secondary node does not fit its disk template"
@@ -265,6 +265,7 @@ def _usage(
     used: dict[str, _Use] = collections.defaultdict(_Use)
     for row in rows:
         is_left_out = row.name in left_out
+        # A node that does not answer says nothing about its guests.
         runs = row.state == "up" if row.runs is None else row.runs
         if row.primary and runs and is_left_out:
             used[row.primary].other_memory += 0 if row.forthcoming else row.most_memory

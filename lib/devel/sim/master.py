@@ -16,8 +16,7 @@ import msgspec
 from ganeti.base import errors, pathutils
 from ganeti.base.clock import Clock
 from ganeti.base.timers import Timer, Timers
-from ganeti.daemons.masterd import MasterDeps
-from ganeti.daemons.masterd.duties import interrupted
+from ganeti.daemons.masterd import MasterDeps, service
 from ganeti.daemons.masterd.methods import calls
 from ganeti.decisions.jobs.entry import Entry, to_json_form
 from ganeti.devel.sim.hardware import Hardware
@@ -25,8 +24,7 @@ from ganeti.devel.sim.nodes import SimulatedRunner
 from ganeti.devel.sim.scheduler import Scheduler, Task, TaskEnded
 from ganeti.devel.sim.store import Data, SimulatedStore
 from ganeti.master import jqueue, locking, query
-from ganeti.master.jqueue.documents import Documents
-from ganeti.master.jqueue.pool import WorkerPool
+from ganeti.master.jqueue.effects import Documents, WorkerPool
 from ganeti.model.objects import Snapshot
 from ganeti.operations import mcpu
 from ganeti.operations.unit_table import UNITS
@@ -70,6 +68,7 @@ class _Locks(locking.LockManager):
             return super().acquire(request, timeout_s)
         end = None if timeout_s is None else self._scheduler.monotonic() + timeout_s
         while True:
+            # A real wait would keep the turn, so nobody could ever give the lock back.
             got = super().acquire(request, 0.0)
             is_interrupted = threading.current_thread() in self._interrupted
             left_s = _LOCK_LOOK_S
@@ -146,6 +145,7 @@ class _Deps(MasterDeps):
             mcpu.Processor(self, UNITS),
             self.clock,
             jqueue.Settings(on_failure=_ignore_failure),
+            # Two runs of a simulation are equal, so nothing is left to chance.
             chance=lambda: 0.5,
             make_pool=lambda work: _Pool(work, self.life),
             timers=_Timers(self.life, self.life.scheduler),
@@ -221,7 +221,7 @@ class Master:
             life=self,
         )
         self.deps.queue.recover()
-        interrupted.mark_creations(self.deps.config)
+        service.mark_creations(self.deps.config)
         self.deps.queue.start()
         self._answers: dict[bytes, Any] = {}
         #: Fields of instances -> the last answer with them.
@@ -276,6 +276,8 @@ class Master:
         known = calls.METHODS.get(method)
         if known is None:
             raise errors.RequestError(f"unknown method {method!r}")
+        # As after a way over a socket: tuples are lists, and nothing is shared with the
+        # caller.
         plain = msgspec.json.decode(msgspec.json.encode(list(args)))
         try:
             given = msgspec.convert(plain, known.arguments)
@@ -285,6 +287,7 @@ class Master:
         except (calls.Malformed, msgspec.ValidationError) as err:
             raise errors.RequestError(f"{method}: {err}") from err
         if self.is_dead:
+            # Killed during the method: a client hears nothing of it.
             raise TaskEnded
         return msgspec.json.decode(msgspec.json.encode(result))
 
@@ -293,6 +296,7 @@ class Master:
         snapshot = self._data.snapshot
         if method == "Query" and args[0] == "instance" and args[2] is None:
             return self._instances(snapshot, list(args[1]))
+        # A snapshot never changes, so another object is another state.
         if self._answered_for is not snapshot:
             self._answered_for = snapshot
             self._answers.clear()

@@ -1,6 +1,6 @@
 """Node calls of a simulated cluster, answered from the state of its machines.
 
-Acts that nobody simulates succeed, with the answers of `ganeti.protocols.rpc.table` for
+Acts that nobody simulates succeed, with the answers of `ganeti.protocols.rpc.calls` for
 a dry run. A machine that is off, frozen or cut off does not answer, which takes the
 time that a connection has. Effects on guests happen when the call arrives: an answer
 can be lost.
@@ -9,17 +9,16 @@ can be lost.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ganeti.base.constants import disks as disk_constants
-from ganeti.base.constants import timeouts, versions
+from ganeti.base.constants import disks, misc, versions
 from ganeti.base.constants.protocols import oob
 from ganeti.devel.sim.hardware import SEND_MIB_S, Disk, Guest, Hardware, Helper, Machine
 from ganeti.devel.sim.scheduler import Scheduler
 from ganeti.model import objects
 from ganeti.model.objects import params
-from ganeti.operations.mcpu import dry_run_policy
-from ganeti.protocols.rpc import PROCEDURES, Result, Runner, wire
-from ganeti.protocols.rpc.result import OFFLINE_TEXT
-from ganeti.protocols.rpc.table import TIMEOUTS
+from ganeti.operations.mcpu import simulated_nodes
+from ganeti.operations.mcpu.simulated_nodes import Failure
+from ganeti.protocols.rpc import PROCEDURES, TIMEOUTS, Result, Runner, wire
+from ganeti.protocols.rpc.procedure import OFFLINE_TEXT
 
 Args = Sequence[Any]
 #: Templates whose disks take space of the machines that have them.
@@ -40,13 +39,8 @@ _HELPER_S: Final = 2.0
 #: Seconds between two heartbeats on shared storage.
 _BEAT_S: Final = 2.0
 _LOST: Final = "the connection broke"
-#: Status of the copy of a disk: complete, and not.
-_COMPLETE: Final = 1
+#: Status of the copy of a disk that is not complete.
 _FAULTY: Final = 3
-
-
-class Failure(Exception):
-    """A call that a machine refuses; the text says why."""
 
 
 class SimulatedRunner(Runner):
@@ -101,7 +95,7 @@ class SimulatedRunner(Runner):
                 )
             elif not self._hardware.answers(caller, name):
                 answers[node] = _silent(procedure, name)
-                seconds = max(seconds, min(limit, timeouts.RPC_CONNECT_TIMEOUT))
+                seconds = max(seconds, min(limit, misc.RPC_CONNECT_TIMEOUT))
             else:
                 called.append((node, name))
         for node, name in called:
@@ -115,6 +109,7 @@ class SimulatedRunner(Runner):
             self._scheduler.sleep(seconds)
             for node, name in called:
                 if not self._hardware.answers(caller, name) and not row.reads:
+                    # Only the answer is lost: the effect stays.
                     answers[node] = _silent(procedure, name, _LOST)
         return answers
 
@@ -131,19 +126,23 @@ class SimulatedRunner(Runner):
         return seconds * self._hardware.machines[name].slowness
 
     def _answer(self, procedure: str, name: str, args: Args) -> Result:
-        own = _ANSWERS.get(procedure)
+        own, row = _ANSWERS.get(procedure), PROCEDURES[procedure]
         machine = self._hardware.machines[name]
         try:
             if own is not None:
                 return Result(procedure, name, own(self, machine, args))
+            if simulated_nodes.act(self, procedure, name, args):
+                return Result(procedure, name, simulated_nodes.answer(row, args))
         except Failure as err:
             return Result(procedure, name, fail_msg=str(err))
-        row = PROCEDURES[procedure]
+        known = simulated_nodes.read(self, procedure, name, args)
+        if known is not simulated_nodes.UNKNOWN:
+            return Result(procedure, name, known)
         if procedure in _FIXED:
             return Result(procedure, name, _FIXED[procedure])
         if row.reads:
             return Result(procedure, name, fail_msg=f"{procedure} is not simulated")
-        return Result(procedure, name, dry_run_policy.answer(row, args))
+        return Result(procedure, name, simulated_nodes.answer(row, args))
 
     # The node itself
     def _node_info(self, machine: Machine, args: Args) -> Any:
@@ -230,39 +229,38 @@ class SimulatedRunner(Runner):
         return ""
 
     # Guests
-    def _all_guests(self, machine: Machine, _args: Args) -> Any:
-        guests = self._hardware.on_machine(machine.name)
-        known = self._infos.get(machine.name)
-        if known is None or known[0] is not guests:
-            known = guests, {guest.instance: _info(guest) for guest in guests}
-            self._infos[machine.name] = known
-        return known[1]
-
-    def _guest(self, machine: Machine, args: Args) -> Any:
-        guest = self._hardware.guests.get((args[0], machine.name))
+    def guest_on(self, node: str, name: str) -> Any:
+        """See `NodeState`."""
+        guest = self._hardware.guests.get((name, node))
         return {} if guest is None else _info(guest)
 
-    def _guest_names(self, machine: Machine, _args: Args) -> Any:
-        return [guest.instance for guest in self._hardware.on_machine(machine.name)]
+    def guests_on(self, node: str, _hypervisors: Sequence[str]) -> Mapping[str, Any]:
+        """See `NodeState`."""
+        guests = self._hardware.on_machine(node)
+        known = self._infos.get(node)
+        # The tuple is made again when a guest of the machine changes.
+        if known is None or known[0] is not guests:
+            known = guests, {guest.instance: _info(guest) for guest in guests}
+            self._infos[node] = known
+        return known[1]
 
-    def _start(self, machine: Machine, args: Args) -> Any:
-        record = args[0]
-        filled = record["beparams"]
-        guest = Guest(
-            record["name"],
-            machine.name,
+    def start_guest(self, node: str, guest: Mapping[str, Any]) -> None:
+        """See `NodeState`."""
+        filled = guest["beparams"]
+        wanted = Guest(
+            guest["name"],
+            node,
             int(filled.get("maxmem", 128)),
             int(filled.get("vcpus", 1)),
         )
-        if not machine.starts:
+        if not self._hardware.machines[node].starts:
             raise Failure("the emulator ended with exit code 1")
-        if not self._hardware.start(guest):
-            raise Failure(f"no memory for {guest.instance}")
-        return None
+        if not self._hardware.start(wanted):
+            raise Failure(f"no memory for {wanted.instance}")
 
-    def _stop(self, machine: Machine, args: Args) -> Any:
-        self._hardware.stop(args[0]["name"], machine.name)
-        return None
+    def stop_guest(self, node: str, guest: Mapping[str, Any]) -> None:
+        """See `NodeState`."""
+        self._hardware.stop(guest["name"], node)
 
     def _migrate(self, machine: Machine, args: Args) -> Any:
         name, target = args[1]["name"], args[2]
@@ -282,26 +280,27 @@ class SimulatedRunner(Runner):
         return {"status": "completed" if has_moved else "failed"}
 
     # Disks
-    def _create(self, machine: Machine, args: Args) -> Any:
-        disk, _size, _owner, on_primary = args[:4]
+    def make_disk(
+        self, node: str, disk: Mapping[str, Any], *, is_primary: bool
+    ) -> None:
+        """See `NodeState`."""
         if disk["dev_type"] not in _LOCAL:
-            return []
+            return
         need = disk["size"] + (_META_MIB if disk["dev_type"] == "drbd" else 0)
-        present = self._hardware.disk_mib(machine.name, disk["uuid"])
-        if need - present > self._hardware.free_space(machine.name):
+        present = self._hardware.disk_mib(node, disk["uuid"])
+        if need - present > self._hardware.free_space(node):
             raise Failure("no space left in the volume group")
-        self._hardware.put_disk(machine.name, disk["uuid"], need)
+        self._hardware.put_disk(node, disk["uuid"], need)
         for child in disk["children"]:
             # Their space is that of the mirror.
-            self._hardware.put_disk(machine.name, child["uuid"], 0)
-        if disk["dev_type"] == "drbd" and not on_primary:
-            self._hardware.begin_copy(self._disk(disk), machine.name)
-        return []
+            self._hardware.put_disk(node, child["uuid"], 0)
+        if disk["dev_type"] == "drbd" and not is_primary:
+            self._hardware.begin_copy(self._disk(disk), node)
 
-    def _remove(self, machine: Machine, args: Args) -> Any:
-        for disk in (args[0], *args[0]["children"]):
-            self._hardware.drop_disk(machine.name, disk["uuid"])
-        return None
+    def remove_disk(self, node: str, disk: Mapping[str, Any]) -> None:
+        """See `NodeState`."""
+        for part in (disk, *disk["children"]):
+            self._hardware.drop_disk(node, part["uuid"])
 
     def _disk(self, disk: Mapping[str, Any]) -> Disk:
         nodes = self._snapshot().nodes
@@ -309,43 +308,25 @@ class SimulatedRunner(Runner):
         names = tuple(nodes[uuid].name for uuid in held if uuid in nodes)
         return Disk(disk["uuid"], names, disk["size"])
 
-    def _has(self, machine: Machine, disk: Mapping[str, Any]) -> bool:
-        if disk["dev_type"] not in _LOCAL:
-            return True
-        return self._hardware.has_disk(machine.name, disk["uuid"])
+    def disk_on(self, node: str, disk: Mapping[str, Any]) -> Any:
+        """See `NodeState`."""
+        is_shared = disk["dev_type"] not in _LOCAL
+        if not is_shared and not self._hardware.has_disk(node, disk["uuid"]):
+            return None
+        return self._status(node, disk)
 
-    def _find(self, machine: Machine, args: Args) -> Any:
-        disk = args[0]
-        return self._status(machine, disk) if self._has(machine, disk) else None
-
-    def _statuses(self, machine: Machine, args: Args) -> Any:
-        return [
-            [True, self._status(machine, disk)]
-            if self._has(machine, disk)
-            else [False, "no such disk"]
-            for disk in args[0]
-        ]
-
-    def _status(self, machine: Machine, disk: Mapping[str, Any]) -> dict[str, Any]:
-        row: dict[str, Any] = {
-            "dev_path": dry_run_policy.device_path(disk),
-            "major": None,
-            "minor": None,
-            "sync_percent": None,
-            "estimated_time": None,
-            "is_degraded": False,
-            "ldisk_status": _COMPLETE,
-        }
+    def _status(self, node: str, disk: Mapping[str, Any]) -> dict[str, Any]:
+        row = simulated_nodes.disk_status(disk)
         if disk["dev_type"] != "drbd":
             return row
         mirror = self._disk(disk)
         for name in mirror.machines:
             is_complete, left_s = self._hardware.mirror_left(mirror, name)
-            is_own = name == machine.name
+            is_own = name == node
             if is_own and left_s is None:
                 # One that is not connected does not know of later writes.
                 continue
-            if is_complete and self._hardware.reaches(machine.name, name):
+            if is_complete and self._hardware.reaches(node, name):
                 continue
             row["is_degraded"] = True
             if is_own:
@@ -355,20 +336,13 @@ class SimulatedRunner(Runner):
                 row["sync_percent"] = max(0.0, 99.0 - left_s)
         return row
 
-    def _sizes(self, machine: Machine, args: Args) -> Any:
-        mib = 1024 * 1024
-        return [
-            [disk["size"] * mib, None] if self._has(machine, disk) else None
-            for disk in args[0]
-        ]
-
 
 def _silent(procedure: str, name: str, text: str = "no answer") -> Result:
     return Result(procedure, name, fail_msg=text, is_lost=text == _LOST, is_silent=True)
 
 
 def _info(guest: Guest) -> dict[str, Any]:
-    return {"memory": guest.memory_mib, "vcpus": guest.vcpus, "state": 0, "time": 1.0}
+    return simulated_nodes.guest_info(guest.memory_mib, guest.vcpus)
 
 
 def mirrors(
@@ -380,7 +354,7 @@ def mirrors(
         if uuid is None:
             continue
         for disk in snapshot.instance_disks(snapshot.instances[uuid]):
-            if disk.dev_type in disk_constants.DTS_INT_MIRROR:
+            if disk.dev_type in disks.DTS_INT_MIRROR:
                 names = tuple(
                     snapshot.nodes[node].name
                     for node in disk.logical_id[:2]
@@ -403,19 +377,8 @@ _FIXED: Final[Mapping[str, Any]] = {
 }
 _Answer = Callable[[SimulatedRunner, Machine, Args], Any]
 _ANSWERS: Final[Mapping[str, _Answer]] = {
-    "all_instances_info": SimulatedRunner._all_guests,  # noqa: SLF001 - its methods
-    "blockdev_create": SimulatedRunner._create,  # noqa: SLF001
-    "blockdev_find": SimulatedRunner._find,  # noqa: SLF001
-    "blockdev_getdimensions": SimulatedRunner._sizes,  # noqa: SLF001
-    "blockdev_getmirrorstatus_multi": SimulatedRunner._statuses,  # noqa: SLF001
-    "blockdev_remove": SimulatedRunner._remove,  # noqa: SLF001
     "instance_get_migration_status": SimulatedRunner._migration,  # noqa: SLF001
-    "instance_info": SimulatedRunner._guest,  # noqa: SLF001
-    "instance_left": SimulatedRunner._guest,  # noqa: SLF001
-    "instance_list": SimulatedRunner._guest_names,  # noqa: SLF001
     "instance_migrate": SimulatedRunner._migrate,  # noqa: SLF001
-    "instance_shutdown": SimulatedRunner._stop,  # noqa: SLF001
-    "instance_start": SimulatedRunner._start,  # noqa: SLF001
     "node_heartbeats": SimulatedRunner._heartbeats,  # noqa: SLF001
     "node_info": SimulatedRunner._node_info,  # noqa: SLF001
     "node_reaches": SimulatedRunner._reaches,  # noqa: SLF001

@@ -83,6 +83,7 @@ class People:
         def start() -> None:
             known = self.master
             is_gone = known is not None and known.is_dead
+            # Another node has become the master in between.
             if not (known and is_gone):
                 return
             name = known.machine()

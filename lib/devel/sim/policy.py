@@ -312,6 +312,7 @@ def _in_group(description: ClusterDescription, setting: Setting) -> ClusterDescr
     name = setting.key.removeprefix(_GROUP)
     groups = {group.name: group for group in description.groups}
     for node in description.nodes:
+        # A description has only those groups that have settings.
         groups.setdefault(node.group, GroupDescription(name=node.group))
     if name not in groups:
         raise _unknown(setting, name, "group with nodes", groups)

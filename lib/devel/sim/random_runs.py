@@ -77,6 +77,7 @@ _WEIGHTS: Final = {
 
 
 def _dice(part: str, seed: int) -> random.Random:
+    # Each part has numbers of its own, so more draws in one do not change the others.
     return random.Random(f"{part} {seed}")  # noqa: S311 - to be repeated
 
 

@@ -56,6 +56,7 @@ class Task:
         """Give the turn to the task, until it sleeps or ends."""
         if self.is_over:
             return
+        # A thread begins with the first turn, so a task that is never due has none.
         if self.thread.ident is None:
             self.thread.start()
         else:
@@ -136,6 +137,7 @@ class Scheduler:
     def at(self, delay_s: float, action: Callable[[], None]) -> None:
         """Run an action after some seconds."""
         when = self.now + max(0.0, delay_s)
+        # The count keeps the order of requests for one time.
         heapq.heappush(self._due, (when, next(self._count), action))
 
     def sleep(self, seconds: float) -> None:
@@ -191,6 +193,7 @@ class Scheduler:
         self._due.clear()
         for task in list(self.tasks.values()):
             task.is_killed = True
+            # Code that unwinds may sleep, which ends it once more.
             while not task.is_over:
                 task.resume()
 

@@ -140,6 +140,7 @@ class Simulation:
             self.hardware,
             self._data,
             servers=descriptions.servers(description),
+            # Asked later, since the people are made after it.
             master=lambda: self._people.master,
             start=self._start_master,
             report=self._report_event,
@@ -203,9 +204,13 @@ class Simulation:
 
     def _do(self, event: Event) -> None:
         self.timeline.add("event", "simulation", str(event))
+        # Guests have written until now with the network as it was, and write on with
+        # the new one.
         self._note_writes()
         self._people.do(event)
         self._leadership.look()
+        # An event changes machines in ways that count no version, and idle automatons
+        # have to look again.
         self.hardware.version += 1
         self._note_writes()
 
@@ -232,10 +237,13 @@ class Simulation:
                 self._check_end()
                 return self._report(seconds)
             finally:
+                # Threads of tasks that nobody ends would wait for their turn until the
+                # process ends.
                 self._scheduler.close()
 
     def _check_end(self) -> None:
         master = self._people.master
+        # A new master needs some runs of the watcher until the journal has the reasons.
         is_settled = self._scheduler.now - self._up_since > 3 * WATCHER_S
         if master is None or master.is_dead or not is_settled:
             return

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ganeti.base import errors
 from ganeti.decisions.quorum import Term
 from ganeti.model.objects import Snapshot, Update
-from ganeti.store import Change, ChangeSet, CopyState, Done
-from ganeti.store.fork import ForkBatch
+from ganeti.store import Batch, Change, ChangeSet, CopyState, Done
 
 #: Called after each commit, with the changes.
 OnCommit = Callable[[Sequence[Change]], None]
@@ -74,18 +73,19 @@ class SimulatedStore:
         return self._data.snapshot
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[ForkBatch]:
+    def writing(self) -> Iterator[Batch]:
         """Change records; an exception in the body drops the batch."""
         self.require_leading()
-        batch = ForkBatch(self._data.snapshot)
+        batch = Batch(self._data.snapshot)
         yield batch
+        # The body may have slept, and this daemon may have been killed since.
         self.require_leading()
         self._data.take(batch.changes, batch.snapshot)
 
     def commit(self, changes: Sequence[Change]) -> int:
         """Take changes over and return their revision."""
         self.require_leading()
-        batch = ForkBatch(self._data.snapshot)
+        batch = Batch(self._data.snapshot)
         batch.put(*changes)
         self._data.take(batch.changes, batch.snapshot)
         return self._data.snapshot.revision

@@ -79,6 +79,7 @@ class Timeline:
         """Return a text with labels in place of UUIDs."""
 
         def label(match: re.Match[str]) -> str:
+            # Numbers in the order of their appearance are the same in each run.
             known = self._labels
             return known.setdefault(match.group(), f"<{len(known) + 1}>")
 
@@ -109,6 +110,7 @@ class Timeline:
             known[entry.automaton] = item
             key = entry.automaton, item.name, item.action
             value = item.decision.value, self.plain(item.reason)
+            # Each round repeats a decision until something changes.
             if self._shown.get(key) == value:
                 continue
             self._shown[key] = value

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ganeti.base import errors
 from ganeti.base.clock import SystemClock
-from ganeti.base.constants import network
+from ganeti.base.constants import misc
 from ganeti.base.process import Runner
 from ganeti.bootstrap import jobs, node_add, options
 from ganeti.bootstrap.init import initialise
@@ -75,7 +75,7 @@ def nic_parameters(layout: layout_module.Layout) -> dict[str, Any]:
     """
     if layout.isolated:
         return {"mode": "bridged", "link": layout_module.GUEST_BRIDGE}
-    return {"mode": "bridged", "link": network.USER_NETWORK}
+    return {"mode": "bridged", "link": misc.USER_NETWORK}
 
 
 def _small_policy() -> dict[str, Any]:

@@ -12,6 +12,7 @@ import contextlib
 import signal
 import sys
 import threading
+import time
 import types
 from collections.abc import Iterator
 from typing import Any, Final, Self
@@ -34,7 +35,9 @@ class Interrupts:
         self._is_deferred = False
         self._is_once = False
         self._main = threading.get_ident()
-        self._again: threading.Timer | None = None
+        self._is_in_hook = False
+        #: Of the thread that sends an interrupt again; None once it has arrived.
+        self._again: object | None = None
 
     def __enter__(self) -> Self:
         self._before = signal.getsignal(signal.SIGINT)
@@ -45,7 +48,7 @@ class Interrupts:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self._forget()
+        self._again = None
         sys.unraisablehook = self._hook_before
         after = self._before
         if after is signal.default_int_handler:
@@ -53,9 +56,13 @@ class Interrupts:
         signal.signal(signal.SIGINT, after)
 
     def _on_signal(self, _number: int, _frame: types.FrameType | None) -> None:
+        if self._is_in_hook:
+            # The exception would be dropped once more, and no hook called. The thread
+            # sends until the signal arrives outside.
+            return
         is_repeated = self._is_pending
         self._is_pending = True
-        self._forget()
+        self._again = None
         if not self._is_deferred and not (self._is_once and is_repeated):
             raise KeyboardInterrupt
 
@@ -64,22 +71,27 @@ class Interrupts:
         if about.exc_type is not KeyboardInterrupt:
             self._hook_before(about)
             return
+        self._is_in_hook = True
         self._is_pending = False
-        self._again = threading.Timer(
-            _AGAIN_S, signal.pthread_kill, (self._main, signal.SIGINT)
-        )
-        self._again.daemon = True
-        self._again.start()
+        self._again = again = object()
+        try:
+            threading.Thread(target=self._send, args=(again,), daemon=True).start()
+        finally:
+            self._is_in_hook = False
 
-    def _forget(self) -> None:
-        if self._again is not None:
-            self._again.cancel()
-            self._again = None
+    def _send(self, again: object) -> None:
+        # A signal that arrives just before a system call does not interrupt the call,
+        # so one is not always enough.
+        while True:
+            time.sleep(_AGAIN_S)
+            if self._again is not again:
+                return
+            signal.pthread_kill(self._main, signal.SIGINT)
 
     def check(self) -> None:
         """Raise KeyboardInterrupt if an interrupt has arrived, even if dropped."""
         if self._is_pending or self._again is not None:
-            self._forget()
+            self._again = None
             self._is_pending = True
             raise KeyboardInterrupt
 

@@ -90,6 +90,15 @@ class Layout:
         """The node on which the cluster was created."""
         return self.node(self.master)
 
+    @property
+    def has_etcd(self) -> bool:
+        """Whether the cluster keeps its state in etcd."""
+        return os.path.isdir(os.path.join(self.directory, "etcd"))
+
+    def others(self, node: Node) -> list[Node]:
+        """Return all nodes but one."""
+        return [other for other in self.nodes if other != node]
+
     def node(self, name: str) -> Node:
         """Return a node by its full or short name.
 

@@ -226,10 +226,6 @@ def _authorize_master(layout: layout_module.Layout) -> None:
     node_directories.authorize(layout, keys.load(path).public)
 
 
-def _has_etcd(layout: layout_module.Layout) -> bool:
-    return os.path.isdir(os.path.join(layout.directory, "etcd"))
-
-
 def down(layout: layout_module.Layout, process: Runner, *, keep: bool = False) -> int:
     """Kill all processes of the nodes; return their number.
 
@@ -240,7 +236,7 @@ def down(layout: layout_module.Layout, process: Runner, *, keep: bool = False) -
     """
     agent.stop(layout)
     control = NodeControl(layout, process)
-    if _has_etcd(layout):
+    if layout.has_etcd:
         from ganeti.devel.vcluster import etcd
 
         etcd.stop_all(layout)

@@ -1,6 +1,7 @@
-"""Control of the processes on a node: SSH server, daemons, guests."""
+"""Control of nodes: their SSH server, daemons and guests, and the power switch."""
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -12,6 +13,7 @@ from typing import Final
 
 from ganeti import _buildconf
 from ganeti.base import errors
+from ganeti.base.constants.protocols import oob
 from ganeti.base.filesystem import files
 from ganeti.base.process import Runner, RunResult
 from ganeti.devel.vcluster import isolation, processes
@@ -20,7 +22,7 @@ from ganeti.devel.vcluster.layout import Layout, Node
 #: Timeout in seconds until a server listens.
 START_TIMEOUT_S: Final = 20.0
 _POLL_S: Final = 0.01
-#: File in a simple node's root with its boot id, for `ganeti.node.calls.node_info`;
+#: File in a simple node's root with its boot id, for `ganeti.node.calls.basics`;
 #: that module is too slow to import here.
 BOOT_ID_NAME: Final = "boot-id"
 SSHD: Final = "/usr/sbin/sshd"
@@ -247,3 +249,36 @@ class NodeControl:
         except OSError:
             return False
         return True
+
+
+_STATUS: Final = "status"
+_HEALTH: Final = "health"
+#: Command of an out-of-band helper -> action.
+POWER_ACTIONS: Final[Mapping[str, str]] = {
+    oob.OOB_POWER_ON: "on",
+    oob.OOB_POWER_OFF: "off",
+    oob.OOB_POWER_CYCLE: "cycle",
+    oob.OOB_POWER_STATUS: _STATUS,
+    oob.OOB_HEALTH: _HEALTH,
+}
+
+
+def power_act(layout: Layout, control: NodeControl, action: str, name: str) -> str:
+    """Execute an action of `POWER_ACTIONS`; return the output of an out-of-band helper.
+
+    Raises:
+        GenericError: there is no such node, or its daemons do not start.
+    """
+    node = layout.node(name)
+    if action == _STATUS:
+        powered = {oob.OOB_POWER_STATUS_POWERED: control.is_powered(node)}
+        return json.dumps(powered) + "\n"
+    if action == _HEALTH:
+        is_on = control.is_powered(node)
+        state = oob.OOB_STATUS_OK if is_on else oob.OOB_STATUS_CRITICAL
+        return json.dumps([["Power", state]]) + "\n"
+    if action in ("off", "cycle"):
+        control.power_off(node)
+    if action in ("on", "cycle"):
+        control.power_on(node)
+    return ""

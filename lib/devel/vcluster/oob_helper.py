@@ -6,7 +6,6 @@ in a file of root's, one line for a failure, and a machine is switched only once
 
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -15,7 +14,7 @@ from ganeti.base import errors, pathutils
 from ganeti.base.constants.protocols import oob
 from ganeti.base.filesystem import trusted_files
 from ganeti.base.process import SystemRunner
-from ganeti.devel.vcluster import agent, power
+from ganeti.devel.vcluster import agent, nodes
 from ganeti.devel.vcluster import layout as layout_module
 from ganeti.devel.vcluster.nodes import NodeControl
 from ganeti.tools.oob import oob_common
@@ -40,8 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
 
     about = "Control the power of a node of a virtual cluster."
-    arguments = sys.argv[1:] if argv is None else argv
-    return oob_common.main("oob-vcluster", about, KEYS, act, arguments, node_key=_NODE)
+    return oob_common.main("oob-vcluster", about, KEYS, act, argv, node_key=_NODE)
 
 
 def connect(directory: str) -> Ask:
@@ -67,7 +65,9 @@ def connect(directory: str) -> Ask:
         return str(answer.get("stdout"))
 
     def ask_here(action: str, node: str) -> str:
-        return power.act(layout, NodeControl(layout, SystemRunner()), action, node)
+        return nodes.power_act(
+            layout, NodeControl(layout, SystemRunner()), action, node
+        )
 
     return ask_agent if layout.isolated else ask_here
 
@@ -126,7 +126,7 @@ class Controller(oob_common.Controller):
     def _run(self, command: str) -> str:
         self.left_s()
         try:
-            return self._ask(power.ACTIONS[command], self._node)
+            return self._ask(nodes.POWER_ACTIONS[command], self._node)
         except (errors.GenericError, OSError) as err:
             text = err.args[0] if isinstance(err, errors.GenericError) else err
             raise self.problem(oob_common.one_line(str(text))) from err

@@ -17,8 +17,7 @@ from ganeti.base.filesystem import files
 from ganeti.base.net import netutils
 from ganeti.base.pathutils import HOSTNAME_ENV, ROOTDIR_ENV
 from ganeti.base.text import arguments
-from ganeti.devel.vcluster import layout as layout_module
-from ganeti.devel.vcluster import node_directories
+from ganeti.devel.vcluster import layout, node_directories
 from ganeti.tools import common
 
 NAME: Final = "vcluster-setup"
@@ -68,7 +67,7 @@ def set_up(options: argparse.Namespace) -> None:
     directory = os.path.abspath(options.directory)
     prefix = options.prefix
     nodes = [
-        layout_module.Node(
+        layout.Node(
             f"node{number}",
             f"{prefix}.{_FIRST_NODE + number - 1}",
             os.path.join(directory, f"node{number}"),
@@ -105,7 +104,7 @@ def _check(options: argparse.Namespace) -> None:
         )
 
 
-def _hosts_text(nodes: list[layout_module.Node], prefix: str, instances: int) -> str:
+def _hosts_text(nodes: list[layout.Node], prefix: str, instances: int) -> str:
     lines = [f"{prefix}.1 cluster"]
     lines += [f"{node.address} {node.name}" for node in nodes]
     lines += [
@@ -115,7 +114,7 @@ def _hosts_text(nodes: list[layout_module.Node], prefix: str, instances: int) ->
     return "".join(f"{line}\n" for line in lines)
 
 
-def make_node(node: layout_module.Node, hosts: str) -> None:
+def make_node(node: layout.Node, hosts: str) -> None:
     """Create a node's tree and its ``cmd`` wrapper."""
     for path, mode in node_directories.DIRECTORIES:
         files.make_dir(f"{node.root}{path}", mode)
@@ -130,13 +129,13 @@ def make_node(node: layout_module.Node, hosts: str) -> None:
     for path, text, mode in (
         ("cmd", wrapper, 0o755),
         ("etc/hosts", hosts, 0o644),
-        ("etc/default/ganeti", layout_module.defaults_text(node.address), 0o644),
+        ("etc/default/ganeti", layout.defaults_text(node.address), 0o644),
         ("etc/ganeti/file-storage-paths", node_directories.storage_paths(), 0o600),
     ):
         files.write_file(os.path.join(node.root, path), text, mode=mode)
 
 
-def _write_scripts(directory: str, nodes: list[layout_module.Node], init: str) -> None:
+def _write_scripts(directory: str, nodes: list[layout.Node], init: str) -> None:
     def command_of(action: str) -> str:
         return f"{shlex.quote(init)} {action}" if init else f"daemon-util {action}-all"
 
@@ -165,9 +164,7 @@ def _write_scripts(directory: str, nodes: list[layout_module.Node], init: str) -
 
 def _add_addresses(device: str, addresses: list[str]) -> None:
     """Add addresses to an interface, each with its own label."""
-    from ganeti.base.net import netlink
-
-    with netlink.route() as ip:
+    with netutils.netlink_route() as ip:
         links = ip.link_lookup(ifname=device)
         if not links:
             raise errors.GenericError(
@@ -176,7 +173,7 @@ def _add_addresses(device: str, addresses: list[str]) -> None:
             )
     for number, address in enumerate(addresses):
         try:
-            with netlink.route() as ip:
+            with netutils.netlink_route() as ip:
                 ip.addr(
                     "add",
                     index=links[0],
@@ -199,6 +196,5 @@ def _add_hosts(path: str, directory: str, hosts: str) -> None:
     after = rest.partition(f"{mark}, end\n")[2]
     text = f"{before}{mark}\n{hosts}{mark}, end\n{after}"
     if text != old:
-        mode = os.stat(path).st_mode & 0o777
-        files.write_file(path, text, mode=mode)
+        files.write_file(path, text, mode=os.stat(path).st_mode & 0o777)
         sys.stdout.write(f"{path}: hosts of the cluster were added\n")

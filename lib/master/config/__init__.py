@@ -3,7 +3,7 @@
 `Config` wraps a store. Reading does not need this package: see `ganeti.model.objects`.
 """
 
-from ganeti.master.config import accepted_loss, candidate_pool
+from ganeti.master.config import higher_numbers, topology
 from ganeti.master.config.address_pool import AddressPool
 from ganeti.master.config.checks import verify
 from ganeti.master.config.config import HEADER_KEY, Config, Header
@@ -24,11 +24,11 @@ __all__ = [
     "HigherNumbers",
     "MadeDisk",
     "SsconfTracker",
-    "accepted_loss",
-    "candidate_pool",
     "export_config",
+    "higher_numbers",
     "import_config",
     "initial_changes",
     "ssconf_values",
+    "topology",
     "verify",
 ]

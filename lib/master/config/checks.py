@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from ganeti.base import errors
-from ganeti.base.constants import disks as disk_constants
-from ganeti.base.constants.parameters import hypervisors, params
-from ganeti.base.constants.parameters.params import Param
+from ganeti.base.constants import disks
+from ganeti.base.constants.parameters import hvparams, params
+from ganeti.base.constants.parameters.forms import Param
 from ganeti.base.constants.protocols import ssh
-from ganeti.master.config import addresses, candidate_pool
+from ganeti.master.config import address_pool, topology
 from ganeti.master.config.address_pool import AddressPool
 from ganeti.master.config.config import drbd_minors
-from ganeti.master.config.edit import drbd_ports
+from ganeti.master.config.rules import drbd_ports
 from ganeti.model.objects import CLUSTER_KEY, TABLES, Disk, Instance, Snapshot
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
@@ -44,8 +44,8 @@ def _keys(snapshot: Snapshot) -> Iterator[str]:
 def _cluster(snapshot: Snapshot) -> Iterator[str]:
     cluster = snapshot.cluster
     for field, known in (
-        ("enabled_hypervisors", hypervisors.HYPER_TYPES),
-        ("enabled_disk_templates", disk_constants.DISK_TEMPLATES),
+        ("enabled_hypervisors", hvparams.HYPER_TYPES),
+        ("enabled_disk_templates", disks.DISK_TEMPLATES),
     ):
         values = getattr(cluster, field)
         if not values:
@@ -109,7 +109,7 @@ def _master(snapshot: Snapshot) -> Iterator[str]:
     for flag in ("offline", "drained"):
         if getattr(master, flag):
             yield f"node {master.name}: is the master, but {flag}"
-    pool = candidate_pool.pool_state(snapshot)
+    pool = topology.pool_state(snapshot)
     if pool.current < pool.wanted:
         yield (
             f"cluster: there are {pool.current} master candidates, wanted {pool.wanted}"
@@ -168,7 +168,7 @@ def _instances(snapshot: Snapshot) -> Iterator[str]:
         what = f"instance {instance.name}"
         if instance.primary_node not in snapshot.nodes:
             yield f"{what}: its primary node {instance.primary_node} is unknown"
-        if instance.hypervisor not in hypervisors.HYPER_TYPES:
+        if instance.hypervisor not in hvparams.HYPER_TYPES:
             yield f"{what}: unknown hypervisor {instance.hypervisor}"
         yield from _partial_types(f"{what}: beparams", instance.beparams, _BACKEND)
         for index, uuid in enumerate(instance.disks):
@@ -213,7 +213,7 @@ def _disks(snapshot: Snapshot) -> Iterator[str]:
             yield f"disk {uuid}: is attached {count} times"
     minors: list[tuple[str, int]] = []
     for disk in snapshot.disks.values():
-        if disk.dev_type not in disk_constants.DISK_TEMPLATES:
+        if disk.dev_type not in disks.DISK_TEMPLATES:
             yield f"disk {disk.uuid}: unknown type {disk.dev_type}"
         if _is_complete_drbd(disk):
             minors += drbd_minors(disk)
@@ -258,7 +258,7 @@ def _ports(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _addresses(snapshot: Snapshot) -> Iterator[str]:
-    for (_where, address), users in sorted(addresses.used(snapshot).items()):
+    for (_where, address), users in sorted(address_pool.used(snapshot).items()):
         if len(users) > 1:
             yield f"cluster: address {address} is used by {', '.join(sorted(users))}"
 

@@ -3,23 +3,103 @@
 import contextlib
 import itertools
 import os
+import threading
 import uuid
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
-from typing import Self
+from typing import Self, TypeVar
 
 import msgspec
 
 from ganeti.base import clock, errors
-from ganeti.master.config import addresses
+from ganeti.master.config import address_pool
 from ganeti.master.config.address_pool import AddressPool
 from ganeti.master.config.disk_notes import DiskNotes
 from ganeti.master.config.edit import Edit
 from ganeti.master.config.node_deaths import NodeDeaths
-from ganeti.master.config.reservations import Reservations
 from ganeti.model import objects
 from ganeti.model.objects import Snapshot
 from ganeti.store import Document, Fork, Store
 from ganeti.store.numbers import CONFIG_HEADER
+
+# Values that a running job will write, so that no other job chooses them.
+#
+# Reservations are in memory, belong to an owner (a job's execution id), and end with
+# the job. A restart of the master also ends the jobs that held them.
+
+V = TypeVar("V", bound=Hashable)
+
+
+class Reservations:
+    """Reserved values by kind (``mac``, ``uuid``, ``lv``, …); thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._owners: dict[tuple[str, Hashable], str] = {}
+
+    def copy(self) -> "Reservations":
+        """Return an independent copy of the reservations."""
+        copied = Reservations()
+        with self._lock:
+            copied._owners = self._owners.copy()
+        return copied
+
+    def reserve(
+        self,
+        owner: str,
+        kind: str,
+        value: Hashable,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Reserve a value; the same owner may reserve it twice.
+
+        Args:
+            owner: execution id.
+            kind: of the value.
+            value: the value.
+            check: raises if the configuration has the value. It is called under the
+                lock: an owner writes the value before it releases the reservation, so
+                whoever looks at the reservations first misses neither.
+
+        Raises:
+            ReservationError: another owner has it.
+        """
+        with self._lock:
+            check()
+            holder = self._owners.setdefault((kind, value), owner)
+        if holder != owner:
+            raise errors.ReservationError(
+                f"{kind} {value!r} is reserved by {holder}, wanted by {owner}"
+            )
+
+    def reserve_first(
+        self, owner: str, kind: str, choose: Callable[[Collection[Hashable]], V]
+    ) -> V:
+        """Reserve the value that ``choose`` returns for the reserved ones.
+
+        ``choose`` is called under the lock and looks at the configuration itself; see
+        `reserve`.
+        """
+        with self._lock:
+            taken = {value for known, value in self._owners if known == kind}
+            value = choose(taken)
+            self._owners[kind, value] = owner
+        return value
+
+    def held(self, kind: str) -> dict[Hashable, str]:
+        """Return value -> owner for a kind."""
+        with self._lock:
+            return {
+                value: owner
+                for (known, value), owner in self._owners.items()
+                if known == kind
+            }
+
+    def release(self, owner: str) -> None:
+        """Release all values of an owner."""
+        with self._lock:
+            for key in [key for key, held in self._owners.items() if held == owner]:
+                del self._owners[key]
+
 
 #: Maximum number of random addresses to try.
 MAC_ATTEMPTS = 128
@@ -225,7 +305,7 @@ class Config:
         self._reservations.reserve(owner, "mac", mac, check)
 
     def take_address(
-        self, owner: str, place: addresses.Place, *, instance: str
+        self, owner: str, place: address_pool.Place, *, instance: str
     ) -> None:
         """Reserve an address outside of networks that the user chose.
 
@@ -239,7 +319,7 @@ class Config:
         """
 
         def check() -> None:
-            holder = addresses.holder(self.snapshot(), place, but=instance)
+            holder = address_pool.holder(self.snapshot(), place, but=instance)
             if holder is not None:
                 raise errors.ReservationError(f"address {place[1]} is used by {holder}")
 
@@ -324,10 +404,6 @@ class Config:
             return self._reservations.reserve_first(owner, f"ip/{network_uuid}", lowest)
         except errors.AddressPoolError as err:
             raise errors.ReservationError(*err.args) from err
-
-    def release_ip(self, owner: str, network_uuid: str, address: str) -> None:
-        """Release a reserved address before the owner ends."""
-        self._reservations.drop(owner, f"ip/{network_uuid}", address)
 
 
 def drbd_minors(disk: objects.Disk) -> list[tuple[str, int]]:

@@ -13,7 +13,8 @@ import msgspec
 from ganeti.base import errors
 from ganeti.base.constants import versions
 from ganeti.base.constants.instance import ADMINST_DOWN
-from ganeti.base.constants.parameters import hvparams
+from ganeti.base.constants.parameters.forms import is_added
+from ganeti.base.constants.parameters.hvparams import HYPERVISOR
 from ganeti.master.config.config import HEADER_KEY, Header
 from ganeti.master.config.edit import new_records
 from ganeti.model import objects
@@ -115,8 +116,8 @@ def _known_cluster(cluster: objects.Cluster) -> objects.Cluster:
 
 
 def _known_parameters(hypervisor: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    added = hvparams.ADDITIONS.get(hypervisor, frozenset())
-    return {name: value for name, value in values.items() if name not in added}
+    table = HYPERVISOR.get(hypervisor, {})
+    return {name: v for name, v in values.items() if not is_added(table, name)}
 
 
 def _exported(record: Record) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """The state of deaths of nodes in the store; read here.
 
-`ganeti.decisions.repair.node_death` decides, `ganeti.daemons.masterd.node_death_state`
+`ganeti.decisions.repair.node_death` decides, `ganeti.daemons.masterd.deps`
 writes, apart from the commit that switches them off.
 """
 
+import threading
 from typing import Final
 
 import msgspec
@@ -16,10 +17,15 @@ KEY: Final = "node_deaths"
 
 
 class NodeDeaths:
-    """The reader; thread-safe."""
+    """The reader; thread-safe.
+
+    Attributes:
+        lock: held by a writer from when it reads the state to the end of its commit.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.lock = threading.Lock()
 
     def state(self) -> DeathState:
         """Return the present state.
@@ -32,6 +38,7 @@ class NodeDeaths:
     def given_up(self) -> list[Document]:
         """Return what the commit of a person's "no" stores, none without a state.
 
+        The caller holds the lock.
         A "yes" can follow before the next round, which forgets everything all the same.
         """
         state = self.state()

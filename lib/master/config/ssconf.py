@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from ganeti.base.constants import versions
-from ganeti.base.constants.parameters import hypervisors
+from ganeti.base.constants.parameters import hvparams
 from ganeti.base.constants.parameters.hvparams import HYPERVISOR
 from ganeti.base.text import nicesort
 from ganeti.model.objects import Node, Snapshot, params
@@ -89,7 +89,7 @@ def _cluster_part(snapshot: Snapshot) -> Values:
         ),
     } | {
         f"hvparams_{name}": _hvparams(cluster.hvparams, name)
-        for name in hypervisors.HYPER_TYPES
+        for name in hvparams.HYPER_TYPES
     }
 
 

@@ -4,7 +4,7 @@ Requests are built and answers checked by pure functions; only `run` calls nodes
 logical units act on the answers.
 """
 
-from ganeti.master.iallocator.answers import Answer, Evacuation, MultiPlacement
+from ganeti.master.iallocator.answer_checks import Answer, Evacuation, MultiPlacement
 from ganeti.master.iallocator.cluster_cache import ClusterCache
 from ganeti.master.iallocator.requests import (
     Allocate,

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from ganeti.base import errors
 from ganeti.base.constants import ecodes
-from ganeti.decisions.htools.hail import instance_records
+from ganeti.decisions.htools.hail import request
 from ganeti.decisions.htools.model.cluster import (
     MOVABLE_TEMPLATES,
     NONE,
@@ -20,18 +20,18 @@ from ganeti.decisions.htools.model.cluster import (
     Instance,
     Node,
 )
-from ganeti.decisions.htools.model.json_reader import JsonPart
+from ganeti.decisions.htools.model.json_reader import JsonPart, read_policy
 from ganeti.decisions.htools.model.policy import AllocPolicy
-from ganeti.decisions.htools.model.policy_reader import read_policy
-from ganeti.master.iallocator import node_resources
+from ganeti.master.iallocator import requests
 from ganeti.model import objects
 from ganeti.model.objects import params
+from ganeti.protocols.rpc.answers import Guest, NodeInfo
 
 _NO_NODES: Final[Mapping[str, int]] = {}
 #: Stands for an instance until it is read.
 _NONE: Final = Instance(name="", memory=0, disk=0, vcpus=0, primary=NONE)
 #: Resources of nodes without a report.
-_NOTHING: Final = node_resources.NodeResources(0, 0, 0, 0, 0, 0, 0)
+_NOTHING: Final = requests.NodeResources(0, 0, 0, 0, 0, 0, 0)
 _NOT_NEGATIVE: Final = (
     "total_memory",
     "reserved_memory",
@@ -39,7 +39,7 @@ _NOT_NEGATIVE: Final = (
     "total_cpus",
     "reserved_cpus",
 )
-_Running = Mapping[str, Mapping[str, Mapping[str, Any]]]
+_Running = Mapping[str, Mapping[str, Guest]]
 
 
 class _Instances(NamedTuple):
@@ -69,7 +69,7 @@ class ClusterCache:
     def read(
         self,
         snapshot: objects.Snapshot,
-        reports: Mapping[str, Any],
+        reports: Mapping[str, NodeInfo],
         running: _Running,
         *,
         static_memory: int,
@@ -79,7 +79,7 @@ class ClusterCache:
         Args:
             snapshot: the configuration.
             reports: node uuid -> payload of ``node_info``, for nodes that answered.
-            running: node uuid -> {instance name: {memory, ...}} of running instances.
+            running: node uuid -> {instance name: guest} of running instances.
             static_memory: MiB assumed for a KVM node itself; 0 takes the reported
                 value.
 
@@ -170,14 +170,14 @@ def _instance(
     template = "diskless" if not kinds else kinds.pop() if len(kinds) == 1 else "mixed"
     sizes = tuple([disk.size for disk in disks])
     spindles = [disk.spindles for disk in disks if disk.spindles is not None]
-    status = instance_records.STATUS[instance.admin_state]
+    status = request.STATUS[instance.admin_state]
     migrates = status not in RUNNING or not params.shares_directories(
         snapshot, instance
     )
     return Instance(
         name=instance.name or instance.uuid,
         memory=beparams.get("maxmem", backend["maxmem"]),
-        disk=node_resources.disk_space(template, sizes),
+        disk=requests.disk_space(template, sizes),
         vcpus=beparams.get("vcpus", backend["vcpus"]),
         primary=place[0],
         secondary=place[1],
@@ -211,7 +211,7 @@ def _not_yet_used(
     running: _Running,
 ) -> list[int]:
     """Return per node how much more memory its running instances may take."""
-    by_place: list[Mapping[str, Mapping[str, Any]]] = [{} for _ in places]
+    by_place: list[Mapping[str, Guest]] = [{} for _ in places]
     for uuid, instance in running.items():
         if uuid in places:
             by_place[places[uuid]] = instance
@@ -221,7 +221,7 @@ def _not_yet_used(
             continue
         at, wanted = item.primary, item.memory
         guest = by_place[at].get(item.name)
-        used = 0 if guest is None else int(guest.get("memory", 0))
+        used = int(guest.memory or 0) if guest else 0
         if used < wanted:
             growth[at] += wanted - used
     return growth
@@ -246,7 +246,7 @@ class _Nodes:
         """
         filled = {**self._params[node.group], **node.ndparams}
         exclusive = bool(filled["exclusive_storage"])
-        resources = node_resources.read(node, report)
+        resources = requests.read_resources(node, report)
         is_silent = resources is None
         own = resources or _NOTHING
         for name in _NOT_NEGATIVE:

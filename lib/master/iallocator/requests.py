@@ -5,13 +5,58 @@ Pure: a snapshot and the nodes' reports in, JSON types out. Sizes are in MiB.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from ganeti.base.constants import disks as disk_constants
-from ganeti.base.constants import versions
-from ganeti.master.iallocator import node_resources
 from ganeti.model import objects
 from ganeti.model.objects import params
+from ganeti.protocols.rpc.answers import NO_GUEST, Guest, NodeInfo
+
+#: Space of DRBD's metadata per disk.
+DRBD_META_MIB: Final = 128
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeResources:
+    """A node's report; names as in requests.
+
+    ``free_memory`` is unused now; running instances may still grow into it.
+    """
+
+    total_memory: int
+    reserved_memory: int
+    free_memory: int
+    total_disk: int
+    free_disk: int
+    total_cpus: int
+    reserved_cpus: int
+
+
+def read_resources(node: objects.Node, report: NodeInfo | None) -> NodeResources | None:
+    """Return the resources that a node reports; None if it does not count."""
+    if node.offline or not node.vm_capable or report is None:
+        return None
+    host, space = report.host, report.space
+    return NodeResources(
+        total_memory=int(host.memory_total or 0),
+        reserved_memory=int(host.memory_dom0 or 0),
+        free_memory=int(host.memory_free or 0),
+        total_disk=int(space.storage_size or 0),
+        free_disk=int(space.storage_free or 0),
+        total_cpus=int(host.cpu_total or 0),
+        reserved_cpus=int(host.cpu_dom0 or 0),
+    )
+
+
+def disk_space(template: str, sizes_mib: Sequence[int]) -> int:
+    """Return the space that an instance's disks take on a node."""
+    if template == "diskless":
+        return 0
+    extra = DRBD_META_MIB if template == "drbd" else 0
+    return sum(sizes_mib) + extra * len(sizes_mib)
+
+
+_IALLOCATOR_VERSION: Final = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +102,7 @@ class Allocate:
                 dict(disk, type=disk.get("type", self.disk_template))
                 for disk in self.disks
             ],
-            "disk_space_total": node_resources.disk_space(
+            "disk_space_total": disk_space(
                 self.disk_template, [int(disk["size"]) for disk in self.disks]
             ),
             "nics": [dict(nic) for nic in self.nics],
@@ -120,7 +165,7 @@ def relocate(snapshot: objects.Snapshot, instance: objects.Instance) -> Relocate
     return Relocate(
         instance.name,
         [snapshot.nodes[uuid].name for uuid in left],
-        node_resources.disk_space(template, sizes),
+        disk_space(template, sizes),
     )
 
 
@@ -208,9 +253,7 @@ class Capacity:
             "disk_template": self.disk_template,
             "required_nodes": self.required_nodes,
             "sizes": [dict(size) for size in self.sizes],
-            "disk_extra": node_resources.DRBD_META_MIB
-            if self.disk_template == "drbd"
-            else 0,
+            "disk_extra": DRBD_META_MIB if self.disk_template == "drbd" else 0,
             "spindle_use": self.spindle_use,
             "tiered": self.tiered,
             "groups": None if self.groups is None else list(self.groups),
@@ -264,17 +307,16 @@ Request = (
 def build(
     snapshot: objects.Snapshot,
     request: Request,
-    reports: Mapping[str, Any],
-    running: Mapping[str, Mapping[str, Mapping[str, Any]]],
+    reports: Mapping[str, NodeInfo],
+    running: Mapping[str, Mapping[str, Guest]],
 ) -> dict[str, Any]:
     """Return the complete input of an allocator.
 
     Args:
         snapshot: the cluster.
         request: the request.
-        reports: node uuid -> payload of ``node_info`` (boot id, storage reports,
-            hypervisor reports), for nodes that answered.
-        running: node uuid -> {instance name: {memory, ...}} of running instances.
+        reports: node uuid -> its state, for nodes that answered.
+        running: node uuid -> {instance name: guest} of running instances.
     """
     cluster = snapshot.cluster
     filled = _Filled(
@@ -282,7 +324,7 @@ def build(
     )
     names = {uuid: node.name for uuid, node in snapshot.nodes.items()}
     return {
-        "version": versions.IALLOCATOR_VERSION,
+        "version": _IALLOCATOR_VERSION,
         "cluster_name": cluster.cluster_name,
         "cluster_tags": sorted(cluster.tags),
         "enabled_hypervisors": list(cluster.enabled_hypervisors),
@@ -340,11 +382,11 @@ def _live(
     snapshot: objects.Snapshot,
     filled: _Filled,
     node: objects.Node,
-    report: Any,
-    running: Mapping[str, Mapping[str, Any]],
+    report: NodeInfo | None,
+    running: Mapping[str, Guest],
 ) -> dict[str, Any]:
     """Return the resources that a node reports; empty without a usable report."""
-    resources = node_resources.read(node, report)
+    resources = read_resources(node, report)
     if resources is None:
         return {}
     instances, default = snapshot.instances, filled.backend["maxmem"]
@@ -356,7 +398,7 @@ def _live(
     free = resources.free_memory
     for item, maxmem in primaries:
         if item.admin_state == "up" and not item.forthcoming:
-            used = int(running.get(item.name, {}).get("memory", 0))
+            used = int(running.get(item.name, NO_GUEST).memory or 0)
             free -= max(0, maxmem - used)
     return {
         "total_memory": resources.total_memory,
@@ -408,9 +450,7 @@ def _instance(
         "disk_template": template,
         "disks_active": instance.disks_active,
         "hypervisor": instance.hypervisor,
-        "disk_space_total": node_resources.disk_space(
-            template, [disk.size for disk in disks]
-        ),
+        "disk_space_total": disk_space(template, [disk.size for disk in disks]),
     }
     if instance.forthcoming:
         out["forthcoming"] = True

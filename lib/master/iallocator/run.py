@@ -5,20 +5,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ganeti.base import errors
-from ganeti.base.constants import disks as disk_constants
-from ganeti.base.constants import ecodes
+from ganeti.base.constants import disks, ecodes
 from ganeti.base.text.units import exact_mib
-from ganeti.master.iallocator import (
-    answer_checks,
-    answers,
-    builtin,
-    node_resources,
-    requests,
-)
+from ganeti.master.iallocator import answer_checks, builtin, requests
 from ganeti.master.iallocator.cluster_cache import ClusterCache
 from ganeti.model import objects, serializer
 from ganeti.model.objects import params
 from ganeti.protocols import rpc
+from ganeti.protocols.rpc import calls
+from ganeti.protocols.rpc.answers import Guest, NodeInfo
 
 
 def run(
@@ -29,7 +24,7 @@ def run(
     *,
     explain: bool = False,
     cluster_cache: ClusterCache | None = None,
-) -> answers.Answer:
+) -> answer_checks.Answer:
     """Run an allocator: the built-in one here, others as scripts on the master.
 
     Args:
@@ -56,8 +51,8 @@ def run(
         return answer_checks.parse(name, answer, request, snapshot)
     asked = requests.build(snapshot, request, reports, running)
     text = serializer.dump(asked).decode()
-    result = runner.call_one(
-        "iallocator_runner", snapshot.cluster.master_node, name, text, chosen
+    result = runner.call_node(
+        snapshot.cluster.master_node, calls.iallocator_runner(name, text, chosen)
     )
     output = result.require(f"allocator {name}", ecodes.ECODE_ENVIRON)
     try:
@@ -73,12 +68,12 @@ def run(
 
 def run_first(
     names: Sequence[str],
-    ask: Callable[[str], answers.Answer],
+    ask: Callable[[str], answer_checks.Answer],
     what: str = "",
     *,
     on_failure: Callable[[str, str], None] | None = None,
     ecode: str = ecodes.ECODE_NORES,
-) -> tuple[str, answers.Answer]:
+) -> tuple[str, answer_checks.Answer]:
     """Run allocators in order; return name and answer of the first that succeeds.
 
     If there are several, an allocator that fails is skipped.
@@ -157,14 +152,16 @@ def question(
 
 def _prepare(
     runner: rpc.Runner, snapshot: objects.Snapshot, request: requests.Request
-) -> tuple[requests.Request, dict[str, Any], dict[str, Any]]:
+) -> tuple[requests.Request, dict[str, NodeInfo], dict[str, dict[str, Guest]]]:
     """Return the request for nodes that have space, the reports, running instances."""
     reports, running = _query_nodes(runner, snapshot, request)
     return _where_files_fit(snapshot, request, reports), reports, running
 
 
 def _where_files_fit(
-    snapshot: objects.Snapshot, request: requests.Request, reports: Mapping[str, Any]
+    snapshot: objects.Snapshot,
+    request: requests.Request,
+    reports: Mapping[str, NodeInfo],
 ) -> requests.Request:
     """Return a request that leaves out nodes without the space for its disk files.
 
@@ -179,7 +176,8 @@ def _where_files_fit(
     free_mib = {
         snapshot.nodes[uuid].name: resources.free_disk
         for uuid, report in reports.items()
-        if (resources := node_resources.read(snapshot.nodes[uuid], report)) is not None
+        if (resources := requests.read_resources(snapshot.nodes[uuid], report))
+        is not None
         and resources.total_disk
     }
     full = {name for name, free in free_mib.items() if free < wanted_mib}
@@ -205,7 +203,7 @@ def _query_nodes(
     snapshot: objects.Snapshot,
     request: requests.Request,
     group: str | None = None,
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> tuple[dict[str, NodeInfo], dict[str, dict[str, Guest]]]:
     """Return by node uuid the payloads of ``node_info``, and the running instances.
 
     Asks the nodes of one group, by its uuid, or all.
@@ -219,21 +217,21 @@ def _query_nodes(
     first = request.hypervisor if isinstance(request, requests.Allocate) else kinds[0]
     hv = params.hvparams_for(snapshot.cluster, first, "", {})
     units = _storage_units(snapshot, request)
-    infos = runner.call("node_info", nodes, [units, [[first, hv]]])
+    infos = runner.call_nodes(nodes, calls.node_info(units, [(first, hv)]))
     every = {kind: snapshot.cluster.hvparams.get(kind, {}) for kind in kinds}
-    running = runner.call("all_instances_info", nodes, [kinds, every])
+    running = runner.call_nodes(nodes, calls.all_instances_info(kinds, every))
     return (
         {uuid: item.payload for uuid, item in infos.items() if not item.failed},
-        {uuid: item.payload or {} for uuid, item in running.items()},
+        {uuid: item.payload for uuid, item in running.items() if not item.failed},
     )
 
 
 def _storage_units(
     snapshot: objects.Snapshot, request: requests.Request
-) -> list[list[Any]]:
+) -> list[tuple[str, str, list[Any]]]:
     """Return the storage unit of a request's disks, if it has one."""
     cluster = snapshot.cluster
-    kind = disk_constants.MAP_DISK_TEMPLATE_STORAGE_TYPE[_template(snapshot, request)]
+    kind = disks.MAP_DISK_TEMPLATE_STORAGE_TYPE[_template(snapshot, request)]
     places = {
         "file": cluster.file_storage_dir,
         "sharedfile": cluster.shared_file_storage_dir,
@@ -243,7 +241,7 @@ def _storage_units(
     if not key:
         return []
     exclusive = cluster.ndparams.get("exclusive_storage", False)
-    return [[kind, key, [exclusive] if kind == "lvm-vg" else []]]
+    return [(kind, key, [exclusive] if kind == "lvm-vg" else [])]
 
 
 def _template(snapshot: objects.Snapshot, request: requests.Request) -> str:
@@ -258,7 +256,7 @@ def _template(snapshot: objects.Snapshot, request: requests.Request) -> str:
     else:
         uuids = [snapshot.uuid_of("instances", name) for name in _moving(request)]
         templates = [snapshot.disk_template(snapshot.instances[u or ""]) for u in uuids]
-    known = [name for name in templates if name in disk_constants.DTS_LVM]
+    known = [name for name in templates if name in disks.DTS_LVM]
     first = snapshot.cluster.enabled_disk_templates[0]
     if isinstance(request, requests.MultiAllocate):
         return next(iter(known or templates), first)

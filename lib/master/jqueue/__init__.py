@@ -6,10 +6,17 @@ notifies waiting clients. The execution of opcodes does not belong here, see `Ex
 """
 
 from ganeti.decisions.jobs.entry import Known
-from ganeti.decisions.jobs.records import Job, JobOp, LogEntry, Timestamp
-from ganeti.decisions.jobs.state import FINAL, Event, Status
+from ganeti.decisions.jobs.records import (
+    FINAL,
+    Event,
+    Job,
+    JobOp,
+    LogEntry,
+    Status,
+    Timestamp,
+)
 from ganeti.master.jqueue.core import Settings
-from ganeti.master.jqueue.executor import (
+from ganeti.master.jqueue.effects import (
     Callbacks,
     Canceled,
     Executor,

@@ -17,7 +17,7 @@ from typing import Final
 from ganeti.base import errors
 from ganeti.decisions.jobs import records
 from ganeti.master.jqueue.core import Core
-from ganeti.master.jqueue.documents import ARCHIVE, ARCHIVED_LOGS, JOBS, LOGS, Document
+from ganeti.master.jqueue.effects import ARCHIVE, ARCHIVED_LOGS, JOBS, LOGS, Document
 from ganeti.master.jqueue.submitting import settle
 
 _log = logging.getLogger(__name__)
@@ -49,7 +49,11 @@ def auto_archive(core: Core, age_s: float, timeout_s: float) -> Future[tuple[int
 
 
 def purge(core: Core, age_s: float) -> Future[int]:
-    """Delete archived jobs by age, with their logs; see `JobQueue.purge_archive`."""
+    """Delete archived jobs that ended longer ago, and their logs.
+
+    Unreadable ones are deleted too. Their ids are never used again. The future has the
+    number of deleted jobs.
+    """
     run = _Purge(core, core.clock.time() - age_s)
     run.step()
     return run.future
@@ -97,7 +101,7 @@ class _Purge:
 
         with self._core.transaction():
             if documents:
-                self._core.commit_locked(documents, done)
+                self._core.documents.commit_locked(documents, done)
             else:
                 self._core.later_locked(lambda: done(None))
 
@@ -167,7 +171,7 @@ def _move(core: Core, job_ids: Sequence[int], on_done: Callable[[int], None]) ->
 
     with core.transaction():
         if documents:
-            core.commit_locked(documents, done)
+            core.documents.commit_locked(documents, done)
         else:
             core.later_locked(lambda: done(None))
 
@@ -224,7 +228,7 @@ class _OldLogs:
             return
         if documents:
             with core.transaction():
-                core.commit_locked(documents, self._done)
+                core.documents.commit_locked(documents, self._done)
         elif keys:
             core.timers.after(_SLICE_PAUSE_S, self.step)
 

@@ -15,20 +15,241 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ganeti.base import clock
+from ganeti.base import clock, errors
+from ganeti.base.constants import ecodes, jobqueue
 from ganeti.base.timers import Timers
-from ganeti.decisions.jobs import records
+from ganeti.decisions.jobs import records, transitions
 from ganeti.decisions.jobs.entry import Entry, Known, Place, attach_logs
-from ganeti.decisions.jobs.records import Job, LogEntry
-from ganeti.master.jqueue import archiving, control, recovery
-from ganeti.master.jqueue.control import Answer
+from ganeti.decisions.jobs.records import Job, LogEntry, Status
+from ganeti.master.jqueue import archiving
 from ganeti.master.jqueue.core import Core, Settings
-from ganeti.master.jqueue.documents import ARCHIVE, JOBS, Document, Documents
-from ganeti.master.jqueue.executor import Executor
-from ganeti.master.jqueue.pool import WorkerPool
+from ganeti.master.jqueue.effects import (
+    ARCHIVE,
+    DRAIN,
+    JOBS,
+    META,
+    SERIAL,
+    Document,
+    Documents,
+    Executor,
+    WorkerPool,
+)
 from ganeti.master.jqueue.running import Runner
-from ganeti.master.jqueue.submitting import Answers, Ops, Submitter
+from ganeti.master.jqueue.submitting import Answers, Ops, Submitter, settle
 from ganeti.master.jqueue.watching import Watching
+from ganeti.model import opcodes
+
+# Recovery of an earlier daemon's jobs, once, before any job runs.
+#
+# Queued jobs continue to wait, in the order of their ids; `transitions.recover` decides
+# on jobs in other states. An unreadable record moves to the archive.
+
+
+def recover_jobs(core: Core) -> None:
+    """Load jobs, serial and drain flag; block until all changes are durable.
+
+    Raises:
+        JobQueueError: the serial is not a number.
+        StorageError: the store refused the changes.
+    """
+    core.serial = _read_serial(core)
+    core.is_drained = core.store.read(META, DRAIN) is not None
+    documents: list[Document] = []
+    entries: list[Entry] = []
+    ended: list[Job] = []
+    for key, data in sorted(core.store.scan(JOBS), key=lambda item: int(item[0])):
+        # Ids are never used twice, even if the stored serial is older than a job.
+        core.serial = max(core.serial, int(key))
+        try:
+            stored = records.decode_job(data)
+            job, entry = _take_over(core, stored)
+        except errors.GenericError as err:
+            _log.error("job %s: moved to the archive: %s", key, err)
+            # Kept as it is: a job that this release cannot read must not stop the
+            # queue.
+            documents += [Document(ARCHIVE, key, data), Document(JOBS, key, None)]
+            continue
+        if job is not stored:
+            documents.append(Document(JOBS, key, records.encode_job(job)))
+        if entry is not None:
+            entries.append(entry)
+        else:
+            core.note_ended_locked(job)
+            if job is not stored:
+                ended.append(job)
+    # The state after recovery is durable before any job runs: a second crash finds
+    # it, and does not run an opcode again that the first one interrupted.
+    _commit(core, documents)
+    if core.settings.observer is not None:
+        for job in ended:
+            core.settings.observer.ended(job)
+    with core.transaction():
+        for entry in entries:
+            if any(op.is_resumable for op in entry.job.ops):
+                _log.info("job %d: continues what it did before", entry.job.id)
+                core.admit_resumed_locked(entry)
+            else:
+                core.admit_locked(entry)
+    _log.info("job queue: %d unfinished jobs, last id %d", len(entries), core.serial)
+
+
+def _take_over(core: Core, stored: Job) -> tuple[Job, Entry | None]:
+    """Return the recovered job, and its entry if the job is unfinished."""
+    now = core.now()
+    job = transitions.recover(stored, now)
+    if job.is_final:
+        return job, None
+    try:
+        ops = [opcodes.decode(op.decoded_input()) for op in job.ops]
+    except errors.OpPrereqError as err:
+        return transitions.abort(job, err, now), None
+    entry = Entry(job, ops)
+    entry.logs = core.documents.read_logs(job.id)
+    entry.lost_secrets = frozenset(
+        index for index, op in enumerate(job.ops) if transitions.has_lost_secrets(op)
+    )
+    return job, entry
+
+
+def _read_serial(core: Core) -> int:
+    data = core.store.read(META, SERIAL)
+    if data is None:
+        return 0
+    if not data.strip().isdigit():
+        raise errors.JobQueueError(f"job serial: wanted a number, found {data!r}")
+    return int(data)
+
+
+def _commit(core: Core, documents: list[Document]) -> None:
+    if not documents:
+        return
+    finished = threading.Event()
+    failures: list[BaseException] = []
+
+    def on_done(error: BaseException | None) -> None:
+        if error is not None:
+            failures.append(error)
+        finished.set()
+
+    with core.transaction():
+        core.documents.commit_locked(documents, on_done)
+    finished.wait()
+    if failures:
+        raise failures[0]
+
+
+# Requests of clients to jobs and to the queue: cancel, change priority, drain.
+#
+# Every answer is sent when its effect is durable.
+
+#: Whether the request succeeded, and a text for the user.
+Answer = tuple[bool, str]
+
+
+def cancel_job(core: Core, job_id: int, *, kill: bool) -> Future[Answer]:
+    """See `JobQueue.cancel_later`."""
+    future: Future[Answer] = Future()
+    with core.transaction():
+        entry = core.live.get(job_id)
+        if entry is None or entry.job.is_final:
+            known = entry is not None or job_id in core.ended
+            why = "is no longer in the queue" if known else "not found"
+            answer = (False, f"Job {job_id} {why}")
+        elif entry.job.status in (Status.QUEUED, Status.WAITING):
+            _cancel_locked(core, entry, future)
+            return future
+        elif entry.job.status is Status.CANCELING:
+            answer = (True, f"Job {job_id} will be canceled")
+        else:
+            answer = _kill_locked(core, entry, kill=kill)
+        core.later_locked(lambda: settle(future, answer, None))
+    return future
+
+
+def _cancel_locked(core: Core, entry: Entry, future: Future[Answer]) -> None:
+    is_later = entry.job.status is Status.WAITING and entry.place is Place.WORKING
+    text = "will be canceled" if is_later else "canceled"
+    answer = (True, f"Job {entry.job.id} {text}")
+    core.cancel_locked(entry, lambda error: settle(future, answer, error))
+
+
+def _kill_locked(core: Core, entry: Entry, *, kill: bool) -> Answer:
+    if not kill:
+        return False, f"Job {entry.job.id} is running, it cannot be canceled"
+    entry.must_die = True
+    if entry.kill is not None:
+        core.later_locked(entry.kill)
+    return True, f"Job {entry.job.id} is running and will end as soon as possible"
+
+
+def change_job_priority(core: Core, job_id: int, priority: int) -> Future[Answer]:
+    """See `JobQueue.change_priority_later`."""
+    lowest, highest = jobqueue.OP_PRIO_LOWEST, jobqueue.OP_PRIO_HIGHEST
+    if not highest <= priority <= lowest:
+        raise errors.OpPrereqError(
+            f"job {job_id}: priority {priority} is not from {highest} to {lowest}",
+            ecodes.ECODE_INVAL,
+        )
+    future: Future[Answer] = Future()
+    with core.transaction():
+        entry = core.live.get(job_id)
+        refusal = _refusal(core, job_id, entry)
+        if entry is None or refusal is not None:
+            answer = (False, refusal or "")
+            core.later_locked(lambda: settle(future, answer, None))
+            return future
+        core.show_locked(entry, transitions.with_priority(entry.job, priority))
+        core.schedule.changed_priority(entry)
+        if entry.place is Place.WORKING and entry.job.status is Status.WAITING:
+            entry.must_hurry = True
+            core.dispatcher.interrupt_locked(entry)
+        text = f"Priority of the pending opcodes of job {job_id} is now {priority}"
+        answer = (True, text)
+        core.documents.save_locked(entry, lambda error: settle(future, answer, error))
+    return future
+
+
+def _refusal(core: Core, job_id: int, entry: Entry | None) -> str | None:
+    if entry is None:
+        known = job_id in core.ended
+        return f"Job {job_id} {'is finished' if known else 'not found'}"
+    if entry.job.is_final:
+        return f"Job {job_id} is finished"
+    if entry.job.status is Status.CANCELING:
+        return f"Job {job_id} is being canceled"
+    pending = (Status.QUEUED, Status.WAITING)
+    if not any(op.status in pending for op in entry.job.ops):
+        return f"Job {job_id} has no pending opcodes"
+    return None
+
+
+def leave_jobs_out(core: Core, job_id: int) -> Future[None]:
+    """See `JobQueue.leave_out`."""
+    future: Future[None] = Future()
+    with core.transaction():
+        core.serial = max(core.serial, job_id)
+        document = Document(META, SERIAL, b"%d" % core.serial)
+        core.documents.commit_locked(
+            [document], lambda error: settle(future, None, error)
+        )
+    return future
+
+
+def set_drain_flag(core: Core, flag: bool) -> Future[bool]:
+    """See `JobQueue.set_drain_later`."""
+    future: Future[bool] = Future()
+    with core.transaction():
+        before, core.is_drained = core.is_drained, flag
+
+        def on_done(error: BaseException | None) -> None:
+            if error is not None:
+                core.is_drained = before
+            settle(future, flag, error)
+
+        document = Document(META, DRAIN, b"1" if flag else None)
+        core.documents.commit_locked([document], on_done)
+    return future
+
 
 _log = logging.getLogger(__name__)
 
@@ -77,23 +298,29 @@ class JobQueue:
         self._core = Core(store, clk, settings or Settings(), timers)
         self._submitter = Submitter(self._core)
         self._watching = Watching(self._core)
-        runner = Runner(self._core, executor, self._submit_inside, chance)
-        self._core.pool = make_pool(runner.run)
+        # A running job may submit others even if the queue is drained.
+        runner = Runner(
+            self._core,
+            executor,
+            lambda jobs: self.submit_many_later(jobs, to_drained=True).result(),
+            chance,
+        )
+        self._core.dispatcher.pool = make_pool(runner.run)
 
     # Life
     def recover(self) -> None:
         """Load the jobs of an earlier daemon; blocks. Raises StorageError."""
-        recovery.recover(self._core)
+        recover_jobs(self._core)
 
     def start(self) -> None:
         """Start to run jobs."""
         core = self._core
         core.timers.start()
         if core.settings.archive_age_s is not None:
-            core.timers.after(_FIRST_PURGE_S, self._purge_daily)
+            core.timers.after(_FIRST_PURGE_S, lambda: _purge_daily(core))
         core.timers.after(_FIRST_LOGS_S, lambda: archiving.move_old_logs(core))
         with core.transaction():
-            core.start_locked()
+            core.dispatcher.start_locked()
 
     def stop(self, timeout_s: float | None = None) -> bool:
         """Refuse jobs, wait for running opcodes, and return waiting ones to the queue.
@@ -110,33 +337,17 @@ class JobQueue:
         with core.transaction():
             core.is_stopping = True
             for entry in core.live.values():
-                core.interrupt_locked(entry)
+                core.dispatcher.interrupt_locked(entry)
         # Opcodes that the next daemon continues are not waited for.
-        ended = core.pool is None or core.pool.stop(
-            core.clock, timeout_s, is_left=core.is_left
+        pool = core.dispatcher.pool
+        ended = pool is None or pool.stop(
+            core.clock, timeout_s, is_left=core.dispatcher.is_left
         )
         if not ended:
-            self._save_running()
+            _save_running(core)
         core.timers.stop()
         self._watching.stop()
         return ended
-
-    def _save_running(self) -> None:
-        """Store the log lines of opcodes that are not waited for any longer."""
-        core = self._core
-        with core.transaction():
-            for entry in core.live.values():
-                if entry.place is not Place.WORKING:
-                    continue
-                _log.warning("job %d still runs; it is not waited for", entry.job.id)
-                if entry.unsaved:
-                    core.save_logs_locked(entry)
-
-    def _purge_daily(self) -> None:
-        core = self._core
-        core.timers.after(_PURGE_EVERY_S, self._purge_daily)
-        if core.settings.archive_age_s is not None:
-            archiving.purge(core, core.settings.archive_age_s)
 
     def note_silence(self, worker: threading.Thread, is_silent: bool) -> None:
         """Record whether a worker only waits for the answer of a frozen node.
@@ -144,7 +355,7 @@ class JobQueue:
         Its job does not count then, so another one may run. Threads that are no workers
         of this queue are ignored. Does not block.
         """
-        self._core.note_silence(worker, is_silent)
+        self._core.dispatcher.note_silence(worker, is_silent)
 
     def poke(self) -> None:
         """Check again which jobs may start, after changes of the rules or limits."""
@@ -201,14 +412,6 @@ class JobQueue:
         """
         return self._submitter.submit_all(jobs, also, to_drained=to_drained)
 
-    def submit_many(self, jobs: Sequence[Ops], *, to_drained: bool = False) -> Answers:
-        """Queue jobs; see `submit_many_later`."""
-        return self.submit_many_later(jobs, to_drained=to_drained).result()
-
-    def _submit_inside(self, jobs: Sequence[Ops]) -> Answers:
-        """Queue jobs on behalf of a running job, even if the queue is drained."""
-        return self.submit_many(jobs, to_drained=True)
-
     # Changing
     def cancel_later(self, job_id: int, *, kill: bool = False) -> Future[Answer]:
         """Ask to cancel a job.
@@ -222,11 +425,7 @@ class JobQueue:
         Returns:
             Whether the job will be canceled, and a text for the user.
         """
-        return control.cancel(self._core, job_id, kill=kill)
-
-    def cancel(self, job_id: int, *, kill: bool = False) -> Answer:
-        """Ask to cancel a job; see `cancel_later`."""
-        return self.cancel_later(job_id, kill=kill).result()
+        return cancel_job(self._core, job_id, kill=kill)
 
     def change_priority_later(self, job_id: int, priority: int) -> Future[Answer]:
         """Change the priority of a job's queued and waiting opcodes.
@@ -239,19 +438,11 @@ class JobQueue:
         Raises:
             OpPrereqError: the priority is not from -20 to 19.
         """
-        return control.change_priority(self._core, job_id, priority)
-
-    def change_priority(self, job_id: int, priority: int) -> Answer:
-        """Change a job's priority; see `change_priority_later`."""
-        return self.change_priority_later(job_id, priority).result()
+        return change_job_priority(self._core, job_id, priority)
 
     def archive_later(self, job_id: int) -> Future[bool]:
         """Archive a job; false if it is unknown, unfinished or archived already."""
         return archiving.archive_one(self._core, job_id)
-
-    def archive(self, job_id: int) -> bool:
-        """Archive a job; see `archive_later`."""
-        return self.archive_later(job_id).result()
 
     def autoarchive_later(
         self, age_s: float, timeout_s: float
@@ -267,20 +458,6 @@ class JobQueue:
         """
         return archiving.auto_archive(self._core, age_s, timeout_s)
 
-    def autoarchive(self, age_s: float, timeout_s: float) -> tuple[int, int]:
-        """Archive ended jobs; see `autoarchive_later`."""
-        return self.autoarchive_later(age_s, timeout_s).result()
-
-    def purge_archive(self, age_s: float) -> int:
-        """Delete archived jobs that ended longer ago, and their logs; blocks.
-
-        Unreadable ones are deleted too. Their ids are never used again.
-
-        Returns:
-            The number of deleted jobs.
-        """
-        return archiving.purge(self._core, age_s).result()
-
     def leave_out(self, job_id: int) -> None:
         """Give each later job a higher id than this one; blocks.
 
@@ -288,15 +465,11 @@ class JobQueue:
             StorageError: that is not durable yet, but holds.
             TermError: another master has taken over.
         """
-        control.leave_out(self._core, job_id).result()
+        leave_jobs_out(self._core, job_id).result()
 
     def set_drain_later(self, flag: bool) -> Future[bool]:
         """Refuse submissions, or accept them again; the future has the flag."""
-        return control.set_drain(self._core, flag)
-
-    def set_drain(self, flag: bool) -> bool:
-        """Refuse submissions, or accept them again."""
-        return self.set_drain_later(flag).result()
+        return set_drain_flag(self._core, flag)
 
     # Queries
     @property
@@ -313,15 +486,16 @@ class JobQueue:
         """Return numbers for monitoring."""
         core = self._core
         with core.lock:
-            workers = core.pool.size if core.pool is not None else 0
-            return Statistics(len(core.live), len(core.ended), core.running, workers)
+            pool, running = core.dispatcher.pool, core.dispatcher.running
+            workers = pool.size if pool is not None else 0
+            return Statistics(len(core.live), len(core.ended), running, workers)
 
     def job(self, job_id: int) -> Job | None:
         """Return a job with its log, live or archived; None if it is unknown."""
         live = self._core.find_live(job_id)
         if live is not None:
             return live
-        archived = self._core.read_with_logs(ARCHIVE, job_id)
+        archived = self._core.documents.read_with_logs(ARCHIVE, job_id)
         if archived is None:
             return None
         return msgspec.structs.replace(archived, is_archived=True)
@@ -332,18 +506,7 @@ class JobQueue:
         Args:
             with_logs: add the log entries; those of ended jobs are read from the store.
         """
-        core = self._core
-        with core.lock:
-            jobs = {entry.job.id: entry.view() for entry in core.live.values()}
-            jobs.update((i, job) for i, job in core.recent.items() if i in core.ended)
-            missing = core.ended.keys() - jobs.keys()
-        logs = core.read_all_logs(missing) if missing and with_logs else {}
-        for key, data in core.store.scan(JOBS) if missing else ():
-            job_id = int(key)
-            if job_id in missing:
-                job = records.decode_job(data)
-                jobs[job_id] = attach_logs(job, logs.get(job_id, ()))
-        return [jobs[job_id] for job_id in sorted(jobs)]
+        return _all_jobs(self._core, with_logs=with_logs)
 
     def archived_ids(self) -> list[int]:
         """Return the ids of all archived jobs, sorted."""
@@ -405,3 +568,34 @@ class JobQueue:
             needed any more.
         """
         return self._watching.wait_any(jobs, fields, timeout_s)
+
+
+def _save_running(core: Core) -> None:
+    """Store the log lines of opcodes that are not waited for any longer."""
+    with core.transaction():
+        for entry in core.live.values():
+            if entry.place is not Place.WORKING:
+                continue
+            _log.warning("job %d still runs; it is not waited for", entry.job.id)
+            if entry.unsaved:
+                core.documents.save_logs_locked(entry)
+
+
+def _purge_daily(core: Core) -> None:
+    core.timers.after(_PURGE_EVERY_S, lambda: _purge_daily(core))
+    if core.settings.archive_age_s is not None:
+        archiving.purge(core, core.settings.archive_age_s)
+
+
+def _all_jobs(core: Core, *, with_logs: bool) -> list[Job]:
+    with core.lock:
+        jobs = {entry.job.id: entry.view() for entry in core.live.values()}
+        jobs.update((i, job) for i, job in core.recent.items() if i in core.ended)
+        missing = core.ended.keys() - jobs.keys()
+    logs = core.documents.read_all_logs(missing) if missing and with_logs else {}
+    for key, data in core.store.scan(JOBS) if missing else ():
+        job_id = int(key)
+        if job_id in missing:
+            job = records.decode_job(data)
+            jobs[job_id] = attach_logs(job, logs.get(job_id, ()))
+    return [jobs[job_id] for job_id in sorted(jobs)]

@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from ganeti.base import clock, errors
-from ganeti.decisions.jobs import attempts, depends, records, transitions
+from ganeti.decisions.jobs import records, schedule, transitions
 from ganeti.decisions.jobs.entry import Entry, Place, to_json_form
-from ganeti.decisions.jobs.records import Job, LogEntry
-from ganeti.decisions.jobs.state import Status
-from ganeti.master.jqueue import core as core_module
+from ganeti.decisions.jobs.records import Job, LogEntry, Status
+from ganeti.master.jqueue import documents
 from ganeti.master.jqueue.core import Core
-from ganeti.master.jqueue.executor import Canceled, CarriedLog, Executor, LockTimeout
+from ganeti.master.jqueue.effects import Canceled, CarriedLog, Executor, LockTimeout
 from ganeti.model import opcodes
 
 _log = logging.getLogger(__name__)
@@ -72,19 +71,19 @@ class OpCallbacks:
             return
         with core.transaction():
             self.check_canceled()
-            core.resuming.discard(entry.job.id)
+            core.dispatcher.resuming.discard(entry.job.id)
             job = entry.job
             if job.ops[self._index].status is not Status.RUNNING:
                 job = transitions.execute(job, self._index, core.now())
             core.show_locked(entry, job)
             if durable:
-                core.save_locked(entry, self._start.finish)
+                core.documents.save_locked(entry, self._start.finish)
             else:
-                core.save_start_locked(entry, self._start.finish)
-            core.lock_waiters.pop(entry.job.id, None)
+                core.documents.save_start_locked(entry, self._start.finish)
+            core.dispatcher.lock_waiters.pop(entry.job.id, None)
             entry.interrupt = None
             entry.must_hurry = entry.was_tried = False
-            core.rest_until_unblocked_locked(entry, set())
+            core.dispatcher.rest_until_unblocked_locked(entry, set())
             self._is_started = True
         if durable:
             self._start.wait()
@@ -94,9 +93,9 @@ class OpCallbacks:
         core, entry = self._core, self._entry
         with core.transaction():
             entry.interrupt = call
-            core.lock_waiters[entry.job.id] = entry
+            core.dispatcher.lock_waiters[entry.job.id] = entry
             if entry.must_cancel or entry.must_hurry or core.is_stopping:
-                core.interrupt_locked(entry)
+                core.dispatcher.interrupt_locked(entry)
 
     def on_kill(self, call: Callable[[], None]) -> None:
         """Register a callback that ends a wait of the running opcode for nodes."""
@@ -119,7 +118,7 @@ class OpCallbacks:
             if entry.unsaved % _UNSAVED_MAX == 0:
                 core.timers.after(0.0, self._save_logs)
             elif entry.unsaved == 1:
-                core.timers.after(core_module.SAVE_LOG_S, self._save_logs)
+                core.timers.after(documents.SAVE_LOG_S, self._save_logs)
             core.changed_locked(entry, only_log=True)
 
     def save_log(self) -> None:
@@ -134,7 +133,7 @@ class OpCallbacks:
         stored = _CommitWait()
         with core.transaction():
             # Even without log entries it takes the start of the opcode along.
-            core.save_logs_locked(entry, stored.finish)
+            core.documents.save_logs_locked(entry, stored.finish)
         if self._is_started:
             self._start.wait()
         try:
@@ -152,16 +151,18 @@ class OpCallbacks:
             serial, carried = entry.log_serial, CarriedLog()
             # While others are on their way, these could become durable before them.
             if entry.unsaved and entry.stored + entry.unsaved == serial:
-                carried.documents = core.new_logs_locked(entry)
+                carried.documents = core.documents.new_logs_locked(entry)
         try:
             yield carried
         finally:
             if carried.documents:
                 with core.lock:
-                    core.note_logs_locked(entry, serial, is_stored=carried.is_stored)
+                    core.documents.note_logs_locked(
+                        entry, serial, is_stored=carried.is_stored
+                    )
                     if entry.unsaved:
                         # An earlier timer may have come while the entries were away.
-                        core.timers.after(core_module.SAVE_LOG_S, self._save_logs)
+                        core.timers.after(documents.SAVE_LOG_S, self._save_logs)
 
     def save_resumption(self, value: Any) -> None:
         """Store what a restarted daemon needs to continue the opcode."""
@@ -172,7 +173,7 @@ class OpCallbacks:
         with core.transaction():
             job = transitions.with_resumption(entry.job, self._index, encoded)
             core.show_locked(entry, job)
-            core.save_locked(entry, stored.finish)
+            core.documents.save_locked(entry, stored.finish)
         stored.wait()
 
     def _leave_to_next_daemon(self) -> None:
@@ -186,7 +187,7 @@ class OpCallbacks:
     def _save_logs(self) -> None:
         with self._core.transaction():
             if self._entry.unsaved:
-                self._core.save_logs_locked(self._entry)
+                self._core.documents.save_logs_locked(self._entry)
 
     def submit_jobs(
         self, jobs: Sequence[Sequence[opcodes.Opcode]]
@@ -266,7 +267,7 @@ class Runner:
             _log.exception("job %d: queue failure", entry.job.id)
             with self._core.transaction():
                 if entry.place is Place.WORKING:
-                    self._core.running -= 1
+                    self._core.dispatcher.running -= 1
                     error = errors.OpExecError(f"job queue failure: {err!r}")
                     now = self._core.now()
                     self._core.end_locked(
@@ -277,16 +278,16 @@ class Runner:
         """Prepare the next opcode; None if the worker is done with the job."""
         core = self._core
         index = transitions.next_index(entry.job)
-        verdict = depends.Verdict()
+        verdict = schedule.Verdict()
         # A resumed opcode has been found free of dependencies before.
         is_resumed = index is not None and entry.job.ops[index].is_resumable
         if index is not None and entry.ops[index].depends and not is_resumed:
             op = entry.ops[index]
-            verdict = depends.check(entry.job.id, op, core.status_of)
+            verdict = schedule.check_dependencies(entry.job.id, op, core.status_of)
         with core.transaction():
             # The job may have been canceled since it was assigned to this worker.
             if index is None or entry.place is Place.ENDED:
-                core.running -= 1
+                core.dispatcher.running -= 1
                 return None
             if core.is_stopping:
                 self._put_back_locked(entry, index)
@@ -309,7 +310,7 @@ class Runner:
         if status is Status.RUNNING:
             # A resumed opcode had its locks before: others wait until it has them.
             return _OpAttempt(entry, index, None, priority)
-        attempt = attempts.Attempt(entry.attempt, priority)
+        attempt = schedule.Attempt(entry.attempt, priority)
         # While the jobs run that hold the locks, waiting in the queue of a lock would
         # only hold up others: only look whether the locks are free.
         limit_s = 0.0 if entry.blocked_by else attempt.limit_s(self._chance())
@@ -325,7 +326,7 @@ class Runner:
         me.name = f"{worker}/Job{entry.job.id}/{opcodes.short_summary(op)}"
         callbacks = OpCallbacks(self._core, self._submit_many, entry, index)
         with self._core.lock:
-            self._core.working[me] = entry.job.id
+            self._core.dispatcher.working[me] = entry.job.id
         try:
             result = self._executor.execute(
                 op, callbacks, timeout_s=attempt.limit_s, priority=attempt.priority
@@ -343,11 +344,7 @@ class Runner:
             me.name = worker
             with self._core.lock:
                 entry.interrupt = entry.kill = None
-                self._core.resuming.discard(entry.job.id)
-                self._core.lock_waiters.pop(entry.job.id, None)
-                self._core.working.pop(me, None)
-                self._core.silenced.discard(me)
-                self._core.opcode_ended_locked(entry.job.id)
+                self._core.dispatcher.opcode_ended_locked(entry.job.id, me)
         return self._succeeded(attempt, encoded)
 
     def _succeeded(self, attempt: _OpAttempt, result: Any) -> bool:
@@ -417,7 +414,7 @@ class Runner:
             if core.is_stopping:
                 self._put_back_locked(entry, index)
                 return False
-            core.running -= 1
+            core.dispatcher.running -= 1
             entry.was_tried = True
             if entry.job.ops[index].is_resumable:
                 core.schedule.push(entry)
@@ -430,12 +427,12 @@ class Runner:
                 self._looked_locked(entry, self._holders_locked(entry, blockers))
                 return False
             priority = entry.job.ops[index].priority
-            following = attempts.after(attempts.Attempt(entry.attempt, priority))
+            following = schedule.next_attempt(schedule.Attempt(entry.attempt, priority))
             entry.attempt = following.place
             job = transitions.retry(entry.job, index, following.priority)
             core.show_locked(entry, job)
             if following.priority != priority:
-                core.save_locked(entry)
+                core.documents.save_locked(entry)
             self._rest_locked(attempt, self._holders_locked(entry, blockers))
         return False
 
@@ -443,18 +440,18 @@ class Runner:
         self, entry: Entry, blockers: frozenset[threading.Thread]
     ) -> set[int]:
         """Return the other jobs that these workers run."""
-        working = self._core.working
+        working = self._core.dispatcher.working
         return {working[each] for each in blockers if each in working} - {entry.job.id}
 
     def _looked_locked(self, entry: Entry, holders: set[int]) -> None:
         """Continue after a look at the locks, which were not free."""
         core = self._core
         if holders & entry.blocked_by:
-            core.rest_until_unblocked_locked(entry, holders)
+            core.dispatcher.rest_until_unblocked_locked(entry, holders)
             self._wake_later_locked(entry, _LOOK_S)
             return
         # The former holders have finished: this job may queue for the locks.
-        core.rest_until_unblocked_locked(entry, set())
+        core.dispatcher.rest_until_unblocked_locked(entry, set())
         core.schedule.push(entry)
 
     def _rest_locked(self, attempt: _OpAttempt, holders: set[int]) -> None:
@@ -464,7 +461,7 @@ class Runner:
         """
         entry = attempt.entry
         if holders:
-            self._core.rest_until_unblocked_locked(entry, holders)
+            self._core.dispatcher.rest_until_unblocked_locked(entry, holders)
             self._wake_later_locked(entry, _LOOK_S)
             return
         limit_s = _REST_S if attempt.limit_s is None else attempt.limit_s
@@ -485,14 +482,14 @@ class Runner:
                 self._core.schedule.push(entry)
 
     def _end_locked(self, entry: Entry, job: Job) -> None:
-        self._core.running -= 1
+        self._core.dispatcher.running -= 1
         self._core.end_locked(entry, job)
 
     def _put_back_locked(self, entry: Entry, index: int) -> None:
         """Return a job to the queue, for the next start of the daemon."""
         core = self._core
-        core.running -= 1
+        core.dispatcher.running -= 1
         entry.place = Place.READY
         if entry.job.ops[index].status is Status.WAITING:
             core.show_locked(entry, transitions.requeue(entry.job, index))
-            core.save_locked(entry)
+            core.documents.save_locked(entry)

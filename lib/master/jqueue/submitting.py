@@ -14,12 +14,15 @@ import msgspec
 
 from ganeti.base import errors
 from ganeti.base.constants import ecodes, jobqueue
-from ganeti.decisions.jobs import depends, records, transitions
+from ganeti.decisions.jobs import records, schedule, transitions
 from ganeti.decisions.jobs.entry import Entry
 from ganeti.decisions.jobs.records import Timestamp
 from ganeti.master.jqueue.core import Core
-from ganeti.master.jqueue.documents import JOBS, META, SERIAL, Document
+from ganeti.master.jqueue.effects import JOBS, META, SERIAL, Document
 from ganeti.model import opcodes
+
+#: Allowed when submitting.
+_OP_PRIO_SUBMIT_VALID: Final = (-10, 0, 10)
 
 Ops = Sequence[opcodes.Opcode]
 #: Per job: true and its id, or false and the reason.
@@ -145,7 +148,7 @@ class Submitter:
         when = now[0] * _NANO + now[1] * 1000
         complete = [
             _with_reason(op, job_id, index, when)
-            for index, op in enumerate(depends.resolve(job_id, ops))
+            for index, op in enumerate(schedule.resolve_dependencies(job_id, ops))
         ]
         return Entry(transitions.new_job(job_id, complete, now), complete)
 
@@ -181,13 +184,13 @@ class Submitter:
                 note()
             on_done(error)
 
-        core.commit_locked(documents, done)
+        core.documents.commit_locked(documents, done)
 
 
 def _check_priorities(ops: Ops) -> None:
     for op in ops:
-        if op.priority not in jobqueue.OP_PRIO_SUBMIT_VALID:
-            allowed = ", ".join(str(p) for p in jobqueue.OP_PRIO_SUBMIT_VALID)
+        if op.priority not in _OP_PRIO_SUBMIT_VALID:
+            allowed = ", ".join(str(p) for p in _OP_PRIO_SUBMIT_VALID)
             raise errors.OpPrereqError(
                 f"{op.summary()}: priority {op.priority} cannot be submitted, wanted"
                 f" one of {allowed}",

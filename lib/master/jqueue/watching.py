@@ -18,7 +18,7 @@ from concurrent.futures import Future, InvalidStateError
 from typing import Any, Final, NamedTuple
 
 from ganeti.base import errors
-from ganeti.base.constants import timeouts
+from ganeti.base.constants import misc
 from ganeti.decisions.jobs.entry import Entry, Known, Watch, attach_logs, to_json_form
 from ganeti.decisions.jobs.records import Job, LogEntry
 from ganeti.master.jqueue.core import Core
@@ -106,7 +106,7 @@ class Watching:
     ) -> Future[Change]:
         """See `JobQueue.wait_for_change`."""
         watch = Watch(job_id, fields, previous, serial)
-        limit = min(max(0.0, timeout_s), float(timeouts.LUXI_WFJC_TIMEOUT))
+        limit = min(max(0.0, timeout_s), float(misc.LUXI_WFJC_TIMEOUT))
         watch.future.add_done_callback(lambda _future: self._forget(watch))
         watch.timer = self._core.timers.after(
             limit, lambda: self._inbox.put([_Due(watch, _Reason.TIME_OVER)])
@@ -120,7 +120,7 @@ class Watching:
     ) -> Future[Changes]:
         """See `JobQueue.wait_for_changes`."""
         watches = [Watch(job.job_id, fields, job.previous, job.serial) for job in jobs]
-        limit = min(max(0.0, timeout_s), float(timeouts.LUXI_WFJC_TIMEOUT))
+        limit = min(max(0.0, timeout_s), float(misc.LUXI_WFJC_TIMEOUT))
         answer: Future[Changes] = Future()
 
         def finish() -> None:

@@ -7,8 +7,7 @@ particular operation do not belong here. Source: design 2.1, "Locking improvemen
 
 from ganeti.master.locking.lockset import LockSet
 from ganeti.master.locking.manager import BGL, Level, LockManager, Request
-from ganeti.master.locking.pipecondition import PipeCondition
-from ganeti.master.locking.sharedlock import LockInfo, SharedLock
+from ganeti.master.locking.sharedlock import LockInfo, PipeCondition, SharedLock
 
 __all__ = [
     "BGL",

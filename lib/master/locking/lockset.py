@@ -37,6 +37,67 @@ class _Request(NamedTuple):
     opportunistic: bool
 
 
+class _Waits:
+    """Waits of threads for locks of a set; thread-safe.
+
+    Args:
+        interrupted: threads that must not wait any more.
+    """
+
+    def __init__(self, interrupted: Container[threading.Thread]) -> None:
+        self._interrupted = interrupted
+        #: Thread -> the lock that it waits for or is about to wait for.
+        self._waiting: dict[threading.Thread, SharedLock] = {}
+        #: Thread -> the holders because of which its last request timed out.
+        self._blockers: dict[threading.Thread, frozenset[threading.Thread]] = {}
+
+    def acquire(
+        self, lock: SharedLock, timeout: float | None, request: _Request
+    ) -> bool:
+        me = threading.current_thread()
+        self._waiting[me] = lock
+        try:
+            taken = lock.acquire(
+                request.shared, timeout, request.priority, self._interrupted
+            )
+        finally:
+            del self._waiting[me]
+        if not taken:
+            self._blockers[me] = lock.blockers(shared=request.shared)
+        return taken
+
+    def interrupt(self, thread: threading.Thread) -> None:
+        """End a thread's wait; the thread must be among the interrupted ones before."""
+        lock = self._waiting.get(thread)
+        if lock is not None:
+            lock.interrupt(thread)
+
+    def take_blockers(self) -> frozenset[threading.Thread]:
+        """Return, once, the holders because of which the last request timed out."""
+        return self._blockers.pop(threading.current_thread(), frozenset())
+
+
+class _Owners:
+    """The names that each thread owns; a thread changes its own alone."""
+
+    def __init__(self) -> None:
+        self._names: dict[threading.Thread, set[str]] = {}
+
+    def mine(self) -> frozenset[str]:
+        return frozenset(self._names.get(threading.current_thread(), ()))
+
+    def add(self, names: Iterable[str]) -> None:
+        self._names.setdefault(threading.current_thread(), set()).update(names)
+
+    def discard(self, name: str) -> None:
+        me = threading.current_thread()
+        mine = self._names.get(me)
+        if mine is not None:
+            mine.discard(name)
+            if not mine:
+                del self._names[me]
+
+
 class LockSet:
     """The locks of one level. Thread-safe; the acquiring thread owns a lock.
 
@@ -44,7 +105,7 @@ class LockSet:
         name: the level's name.
         members: names of the first members.
         clk: the clock.
-        interrupted: threads that must not wait any more, see `interrupt`.
+        interrupted: threads that must not wait any more, see `LockManager.interrupt`.
     """
 
     def __init__(
@@ -57,16 +118,13 @@ class LockSet:
     ) -> None:
         self.name = name
         self._clock = clk
-        self._interrupted = interrupted
+        #: `LockManager` interrupts waits, and asks why one timed out.
+        self.waits = _Waits(interrupted)
         self._set_lock = self._make("[lockset]")
         #: Guards the two maps; held only briefly, never during a wait.
         self._mutex = threading.Lock()
         self._members = {member: self._make(member) for member in members}
-        self._owned: dict[threading.Thread, set[str]] = {}
-        #: Thread -> the lock that it waits for or is about to wait for.
-        self._waiting: dict[threading.Thread, SharedLock] = {}
-        #: Thread -> the holders because of which its last request timed out.
-        self._blockers: dict[threading.Thread, frozenset[threading.Thread]] = {}
+        self._owned = _Owners()
 
     # Taking
     def acquire(
@@ -117,7 +175,7 @@ class LockSet:
             if names is None or adding:
                 set_shared = bool(shared) and not adding
                 set_request = _Request(set_shared, priority, opportunistic=False)
-                if not self._wait_for(self._set_lock, deadline.left(), set_request):
+                if not self.waits.acquire(self._set_lock, deadline.left(), set_request):
                     return None
             request = _Request(bool(shared), priority, opportunistic)
             if not self._take_members(names, deadline, request):
@@ -153,7 +211,7 @@ class LockSet:
             self._set_lock.release()
         for name in sorted(owned if names is None else set(names)):
             self._members[name].release()
-            self._forget(name)
+            self._owned.discard(name)
 
     def downgrade(self, names: Collection[str] | None = None) -> None:
         """Downgrade to shared; also the set's own lock if no member remains exclusive.
@@ -174,16 +232,6 @@ class LockSet:
             self._members[name].is_owned(shared=0) for name in owned
         ):
             self._set_lock.downgrade()
-
-    def interrupt(self, thread: threading.Thread) -> None:
-        """End a thread's wait; the thread must be among the interrupted ones before."""
-        lock = self._waiting.get(thread)
-        if lock is not None:
-            lock.interrupt(thread)
-
-    def take_blockers(self) -> frozenset[threading.Thread]:
-        """Return, once, the holders because of which the last request timed out."""
-        return self._blockers.pop(threading.current_thread(), frozenset())
 
     # Members
     def add(
@@ -258,7 +306,7 @@ class LockSet:
             # member did not exist.
             with self._mutex:
                 del self._members[name]
-            self._forget(name)
+            self._owned.discard(name)
             removed.add(name)
         return removed
 
@@ -270,7 +318,7 @@ class LockSet:
 
     def owned(self) -> frozenset[str]:
         """Return the members that this thread owns."""
-        return frozenset(self._owned.get(threading.current_thread(), ()))
+        return self._owned.mine()
 
     def is_owned(self) -> bool:
         """Return whether this thread owns a lock of this set."""
@@ -291,8 +339,7 @@ class LockSet:
     def info(self, *, used_only: bool = False) -> list[LockInfo]:
         """Return the state of the set's own lock and of the members, by name.
 
-        Args:
-            used_only: omit locks without holders and waiters; most have none.
+        With ``used_only``, omit locks without holders and waiters; most have none.
         """
         with self._mutex:
             locks = [self._set_lock, *self._members.values()]
@@ -324,24 +371,9 @@ class LockSet:
         lock = self._lookup(name)
         if lock is None:
             raise errors.LockError(f"lock {self.name}/{name}: does not exist")
-        taken = self._wait_for(lock, timeout, request)
+        taken = self.waits.acquire(lock, timeout, request)
         if taken:
-            self._owned.setdefault(threading.current_thread(), set()).add(name)
-        return taken
-
-    def _wait_for(
-        self, lock: SharedLock, timeout: float | None, request: _Request
-    ) -> bool:
-        me = threading.current_thread()
-        self._waiting[me] = lock
-        try:
-            taken = lock.acquire(
-                request.shared, timeout, request.priority, self._interrupted
-            )
-        finally:
-            del self._waiting[me]
-        if not taken:
-            self._blockers[me] = lock.blockers(shared=request.shared)
+            self._owned.add([name])
         return taken
 
     def _make(self, member: str) -> SharedLock:
@@ -361,16 +393,8 @@ class LockSet:
                 )
             self._members.update(new)
         if acquired and new:
-            self._owned.setdefault(threading.current_thread(), set()).update(new)
+            self._owned.add(new)
 
     def _lookup(self, name: str) -> SharedLock | None:
         with self._mutex:
             return self._members.get(name)
-
-    def _forget(self, name: str) -> None:
-        me = threading.current_thread()
-        mine = self._owned.get(me)
-        if mine is not None:
-            mine.discard(name)
-            if not mine:
-                del self._owned[me]

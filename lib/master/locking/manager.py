@@ -129,7 +129,7 @@ class LockManager:
         Empty if nobody held the lock in a conflicting mode, for instance because only
         other waiting requests were ahead.
         """
-        return self._sets[level].take_blockers()
+        return self._sets[level].waits.take_blockers()
 
     def release(self, level: Level, names: Collection[str] | None = None) -> None:
         """Release some or all locks of a level; the big lock must be the last.
@@ -154,7 +154,7 @@ class LockManager:
         """
         self._interrupted.add(thread)
         for locks in self._sets.values():
-            locks.interrupt(thread)
+            locks.waits.interrupt(thread)
 
     def resume(self) -> None:
         """Allow this thread to wait again after an interruption."""

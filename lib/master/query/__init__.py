@@ -16,9 +16,9 @@ from ganeti.master.query.engine import (
     objects,
     query,
 )
+from ganeti.master.query.instance_live import instance_status
 from ganeti.master.query.jobs import job_values, parse_job_id
 from ganeti.master.query.model import ClusterFacts, Jobs, Sources
-from ganeti.master.query.status import instance_status
 
 __all__ = [
     "RESOURCES",

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from ganeti.base.constants import disks
-from ganeti.base.constants import query as constants
+from ganeti.base.constants import disks, query
 from ganeti.base.net import ip
 from ganeti.base.text import nicesort
 from ganeti.decisions.jobs import filters
@@ -25,6 +24,7 @@ from ganeti.master.query.model import (
 )
 from ganeti.master.query.node import param_fields
 from ganeti.model.objects import FilterRule, Network, NodeGroup, params
+from ganeti.protocols.rpc import calls
 
 
 def _bound(
@@ -71,87 +71,87 @@ def _group_instance_count(context: QueryContext, group: NodeGroup) -> int:
 
 
 GROUP: Final = Resource(
-    constants.QR_GROUP,
+    query.QR_GROUP,
     "name",
     by_name(
         common("group"),
         param_fields(_group_ndparams),
         (
-            plain("name", "Group", constants.QFT_TEXT, "Group name", lambda g: g.name),
+            plain("name", "Group", query.QFT_TEXT, "Group name", lambda g: g.name),
             plain(
                 "alloc_policy",
                 "AllocPolicy",
-                constants.QFT_TEXT,
+                query.QFT_TEXT,
                 "Whether allocators may use it",
                 lambda g: g.alloc_policy,
             ),
             plain(
                 "custom_diskparams",
                 "CustomDiskParameters",
-                constants.QFT_OTHER,
+                query.QFT_OTHER,
                 "Disk parameters set on the group",
                 lambda g: g.diskparams,
             ),
             plain(
                 "custom_ipolicy",
                 "CustomInstancePolicy",
-                constants.QFT_OTHER,
+                query.QFT_OTHER,
                 "Instance policy set on the group",
                 lambda g: g.ipolicy,
             ),
             plain(
                 "custom_ndparams",
                 "CustomNDParams",
-                constants.QFT_OTHER,
+                query.QFT_OTHER,
                 "Node parameters set on the group",
                 lambda g: g.ndparams,
             ),
             _bound(
                 "diskparams",
                 "DiskParameters",
-                constants.QFT_OTHER,
+                query.QFT_OTHER,
                 "Disk parameters in force, by template",
                 _group_diskparams,
             ),
             _bound(
                 "ipolicy",
                 "InstancePolicy",
-                constants.QFT_OTHER,
+                query.QFT_OTHER,
                 "Instance policy in force",
                 lambda ctx, g: params.group_ipolicy(ctx.snapshot, g),
             ),
             _bound(
                 "ndparams",
                 "NDParams",
-                constants.QFT_OTHER,
+                query.QFT_OTHER,
                 "Node parameters in force",
                 lambda ctx, g: params.group_ndparams(ctx.snapshot, g),
             ),
             _bound(
                 "node_cnt",
                 "Nodes",
-                constants.QFT_NUMBER,
+                query.QFT_NUMBER,
                 "Nodes in the group",
                 lambda ctx, g: len(ctx.snapshot.nodes_in_group(g.uuid)),
             ),
             _bound(
                 "node_list",
                 "NodeList",
-                constants.QFT_OTHER,
+                query.QFT_OTHER,
                 "Their names",
                 _group_nodes,
             ),
             _bound(
                 "pinst_cnt",
                 "Instances",
-                constants.QFT_NUMBER,
+                query.QFT_NUMBER,
                 "Instances with their primary node in the group",
                 _group_instance_count,
             ),
             _bound(
                 "pinst_list",
                 "InstanceList",
-                constants.QFT_OTHER,
+                query.QFT_OTHER,
                 "Their names",
                 _group_instances,
             ),
@@ -210,96 +210,94 @@ def _users_by_network(context: QueryContext) -> dict[str, list[str]]:
 
 
 NETWORK: Final = Resource(
-    constants.QR_NETWORK,
+    query.QR_NETWORK,
     "name",
     by_name(
         common("network"),
         (
-            plain(
-                "name", "Network", constants.QFT_TEXT, "Network name", lambda n: n.name
-            ),
+            plain("name", "Network", query.QFT_TEXT, "Network name", lambda n: n.name),
             plain(
                 "network",
                 "Subnet",
-                constants.QFT_TEXT,
+                query.QFT_TEXT,
                 "IPv4 subnet",
                 lambda n: n.network,
             ),
             optional(
                 "gateway",
                 "Gateway",
-                constants.QFT_OTHER,
+                query.QFT_OTHER,
                 "Gateway",
                 lambda n: n.gateway,
             ),
             optional(
                 "network6",
                 "IPv6Subnet",
-                constants.QFT_OTHER,
+                query.QFT_OTHER,
                 "IPv6 subnet",
                 lambda n: n.network6,
             ),
             optional(
                 "gateway6",
                 "IPv6Gateway",
-                constants.QFT_OTHER,
+                query.QFT_OTHER,
                 "IPv6 gateway",
                 lambda n: n.gateway6,
             ),
             optional(
                 "mac_prefix",
                 "MacPrefix",
-                constants.QFT_OTHER,
+                query.QFT_OTHER,
                 "Prefix of generated MAC addresses",
                 lambda n: n.mac_prefix,
             ),
             plain(
                 "free_count",
                 "FreeCount",
-                constants.QFT_NUMBER,
+                query.QFT_NUMBER,
                 "Free addresses",
                 lambda n: _taken(n).count("."),
             ),
             plain(
                 "reserved_count",
                 "ReservedCount",
-                constants.QFT_NUMBER,
+                query.QFT_NUMBER,
                 "Reserved addresses",
                 lambda n: _taken(n).count("X"),
             ),
-            plain("map", "Map", constants.QFT_TEXT, "X reserved, . free", _taken),
+            plain("map", "Map", query.QFT_TEXT, "X reserved, . free", _taken),
             plain(
                 "external_reservations",
                 "ExternalReservations",
-                constants.QFT_TEXT,
+                query.QFT_TEXT,
                 "Addresses reserved by administrators",
                 _external,
             ),
             _bound(
                 "group_cnt",
                 "NodeGroups",
-                constants.QFT_NUMBER,
+                query.QFT_NUMBER,
                 "Connected groups",
                 lambda ctx, n: len(_network_groups(ctx, n)),
             ),
             _bound(
                 "group_list",
                 "GroupList",
-                constants.QFT_OTHER,
+                query.QFT_OTHER,
                 "Connected groups with mode, link and vlan",
                 _network_groups,
             ),
             _bound(
                 "inst_cnt",
                 "Instances",
-                constants.QFT_NUMBER,
+                query.QFT_NUMBER,
                 "Instances that use it",
                 lambda ctx, n: len(_users_by_network(ctx).get(n.uuid, ())),
             ),
             _bound(
                 "inst_list",
                 "InstanceList",
-                constants.QFT_OTHER,
+                query.QFT_OTHER,
                 "Their names",
                 lambda ctx, n: _users_by_network(ctx).get(n.uuid, []),
             ),
@@ -322,10 +320,10 @@ def _filter_rows(
 
 
 FILTER: Final = Resource(
-    constants.QR_FILTER,
+    query.QR_FILTER,
     "name",
     by_name(
-        plain(name, title, constants.QFT_OTHER, doc, get)
+        plain(name, title, query.QFT_OTHER, doc, get)
         for name, title, doc, get in (
             ("action", "Action", "Action for matching jobs", lambda r: r.action),
             (
@@ -375,7 +373,7 @@ def _export_rows(
     context: QueryContext, names: Sequence[Any] | None
 ) -> list[_ExportRow]:
     nodes = rows_by_name("nodes")(context, names)
-    answers = context.call("export_list", [node.uuid for node in nodes])
+    answers = context.call([node.uuid for node in nodes], calls.export_list())
     rows = []
     for node in nodes:
         result = answers[node.uuid]
@@ -392,14 +390,14 @@ def _bind_export(_context: QueryContext) -> Getter:
 
 
 EXPORT: Final = Resource(
-    constants.QR_EXPORT,
+    query.QR_EXPORT,
     "node",
     by_name(
         (
             plain(
                 "node",
                 "Node",
-                constants.QFT_TEXT,
+                query.QFT_TEXT,
                 "Node that holds it",
                 lambda row: row.node,
                 match="hostname",
@@ -407,7 +405,7 @@ EXPORT: Final = Resource(
             Field(
                 "export",
                 "Export",
-                constants.QFT_TEXT,
+                query.QFT_TEXT,
                 "Name of the export",
                 _bind_export,
             ),

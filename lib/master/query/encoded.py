@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ganeti.master.query.model import UNKNOWN, Getter, QueryContext, Resource
+from ganeti.master.query.model import Getter, QueryContext, Resource
 from ganeti.model.objects import Instance
 
 #: Tables on which the members of every row may depend. Instances and disks are not
@@ -165,7 +165,7 @@ class _List:
         encoders: tuple[list[_Members], list[_Members]] = ([], [])
         before = b"{"
         for run in self._runs:
-            getters = [_getter(self._resource, context, name) for name in run.names]
+            getters = self._resource.getters(context, run.names)
             encoders[run.is_live].append(_Members(run.names, getters, before))
             before = b","
         return encoders
@@ -238,15 +238,6 @@ def _are_same(left: Sequence[Any], right: Sequence[Any]) -> bool:
     return len(left) == len(right) and all(
         a is b for a, b in zip(left, right, strict=True)
     )
-
-
-def _getter(resource: Resource, context: QueryContext, name: str) -> Getter:
-    field = resource.fields.get(name)
-    return _unknown if field is None else field.bind(context)
-
-
-def _unknown(_row: Any) -> Any:
-    return UNKNOWN
 
 
 def _runs(resource: Resource, names: Sequence[str]) -> Iterator[_Run]:

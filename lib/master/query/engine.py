@@ -1,40 +1,178 @@
 """Answering: names, filter on configuration, live data, filter again, values."""
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypedDict
 
 from ganeti.base import errors
-from ganeti.base.constants import ecodes
+from ganeti.base.constants import ecodes, versions
 from ganeti.base.constants import query as constants
 from ganeti.base.text import messages, nicesort
-from ganeti.master.query import (
-    cluster,
-    config,
-    encoded,
-    instance,
-    jobs,
-    node,
-    os_diagnose,
-)
+from ganeti.master.query import config, encoded, instance, jobs, node, os_diagnose
 from ganeti.master.query.model import (
     UNAVAIL,
     UNKNOWN,
     Cell,
+    ClusterFacts,
     Field,
     Getter,
     QueryContext,
     Resource,
     Sources,
+    by_name,
     normal,
+    optional,
+    plain,
+    unknown,
 )
 from ganeti.model import qlang
-from ganeti.model.objects import lookup
+from ganeti.model.objects import Cluster, lookup
+
+# Query fields of the cluster itself.
+
+
+def _facts(context: QueryContext) -> ClusterFacts:
+    read = context.sources.cluster_facts
+    if read is None:
+        raise errors.ProgrammerError(
+            "query of the cluster: the sources have no cluster_facts"
+        )
+    return context.once("cluster facts", read)
+
+
+def _fact(
+    name: str, title: str, kind: str, doc: str, get: Callable[[ClusterFacts], Any]
+) -> Field:
+    def bind(context: QueryContext) -> Getter:
+        return lambda _cluster: normal(get(_facts(context)))
+
+    return Field(name, title, kind, doc, bind)
+
+
+def _bind_master(context: QueryContext) -> Getter:
+    return lambda cluster: normal(context.node_name(cluster.master_node))
+
+
+def _name(field: str) -> Field:
+    return plain(
+        field,
+        "Name",
+        constants.QFT_TEXT,
+        "Name of the cluster",
+        lambda r: r.cluster_name,
+        match="hostname",
+    )
+
+
+def _constant(name: str, title: str, kind: str, doc: str, value: Any) -> Field:
+    return plain(name, title, kind, doc, lambda _cluster: value)
+
+
+_FIELDS: Final = by_name(
+    (
+        _name("cluster_name"),
+        _name("name"),
+        Field(
+            "master_node",
+            "Master",
+            constants.QFT_TEXT,
+            "Name of the master",
+            _bind_master,
+            match="hostname",
+        ),
+        plain(
+            "ctime", "CTime", constants.QFT_TIMESTAMP, "When created", lambda r: r.ctime
+        ),
+        plain(
+            "mtime", "MTime", constants.QFT_TIMESTAMP, "Last change", lambda r: r.mtime
+        ),
+        plain("tags", "Tags", constants.QFT_OTHER, "Tags", lambda r: r.tags),
+        optional(
+            "volume_group_name",
+            "VgName",
+            constants.QFT_TEXT,
+            "Volume group for disks",
+            lambda r: r.volume_group_name,
+        ),
+        _fact(
+            "architecture",
+            "ArchInfo",
+            constants.QFT_OTHER,
+            "Word size and machine type",
+            lambda facts: facts.architecture,
+        ),
+        _fact(
+            "drain_flag",
+            "QueueDrained",
+            constants.QFT_BOOL,
+            "Whether the queue takes no jobs",
+            lambda facts: facts.drain_flag,
+        ),
+        _fact(
+            "watcher_pause",
+            "WatcherPause",
+            constants.QFT_TIMESTAMP,
+            "End of the watcher's pause",
+            lambda facts: facts.watcher_pause,
+        ),
+        _fact(
+            "vcs_version",
+            "VCSVersion",
+            constants.QFT_TEXT,
+            "Identifies the build",
+            lambda facts: facts.vcs_version,
+        ),
+        _constant(
+            "config_version",
+            "ConfigVersion",
+            constants.QFT_NUMBER,
+            "Version of the configuration",
+            versions.CONFIG_VERSION,
+        ),
+        _constant(
+            "export_version",
+            "ExportVersion",
+            constants.QFT_NUMBER,
+            "Version of exports",
+            versions.EXPORT_VERSION,
+        ),
+        _constant(
+            "os_api_version",
+            "OsApiVersion",
+            constants.QFT_NUMBER,
+            "Highest OS API",
+            max(versions.OS_API_VERSIONS),
+        ),
+        _constant(
+            "protocol_version",
+            "ProtocolVersion",
+            constants.QFT_NUMBER,
+            "Version of RPC",
+            versions.PROTOCOL_VERSION,
+        ),
+        _constant(
+            "software_version",
+            "SoftwareVersion",
+            constants.QFT_TEXT,
+            "Release",
+            versions.RELEASE_VERSION,
+        ),
+    )
+)
+
+
+def _rows(context: QueryContext, names: Sequence[Any] | None) -> Sequence[Cluster]:
+    del names
+    return [context.snapshot.cluster]
+
+
+CLUSTER: Final = Resource(constants.QR_CLUSTER, "", _FIELDS, _rows)
+
 
 RESOURCES: Final[Mapping[str, Resource]] = {
     resource.name: resource
     for resource in (
-        cluster.RESOURCE,
+        CLUSTER,
         config.EXPORT,
         os_diagnose.EXTSTORAGE,
         config.FILTER,
@@ -192,7 +330,7 @@ def _predicate(
         if field is None:
             raise errors.ParameterError(_unknown_field(resource, name))
         skip = bool(field.live) and not live
-        get = _never if skip else _filled(field.bind(context), field.absent)
+        get = unknown if skip else _filled(field.bind(context), field.absent)
         return qlang.Leaf(name, field.kind, get, field.match, skip)
 
     return qlang.compile_(qfilter, resolve)
@@ -217,17 +355,6 @@ def _unknown_field(resource: Resource, name: str) -> str:
     if program is None:
         return f"{text}; {messages.known_names(name, resource.fields)}"
     return f"{text}, see {program} list-fields"
-
-
-def _never(_row: Any) -> Cell:
-    return UNKNOWN
-
-
-def _getters(
-    resource: Resource, context: QueryContext, names: Iterable[str]
-) -> list[Getter]:
-    fields = [resource.fields.get(name) for name in names]
-    return [_never if field is None else field.bind(context) for field in fields]
 
 
 def _cells(
@@ -268,7 +395,7 @@ def legacy(
     context = QueryContext(sources, frozenset(names))
     rows = _legacy_rows(resource, context, identifiers)
     rows = _load(resource, context, rows, names, None)
-    getters = _getters(resource, context, names)
+    getters = resource.getters(context, names)
     return [[get(row)[1] for get in getters] for row in rows]
 
 

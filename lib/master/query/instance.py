@@ -5,8 +5,8 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Final
 
-from ganeti.base.constants import query as constants
-from ganeti.base.constants.parameters import hypervisors, params
+from ganeti.base.constants import query
+from ganeti.base.constants.parameters import params
 from ganeti.base.constants.parameters.hvparams import HYPERVISOR
 from ganeti.master.query import instance_live, instance_parts
 from ganeti.master.query.model import (
@@ -27,11 +27,14 @@ from ganeti.master.query.model import (
 from ganeti.model.objects import Instance
 from ganeti.model.objects import params as object_params
 
+#: May only be set at cluster level.
+_HVC_GLOBALS: Final = ("migration_bandwidth", "migration_mode", "migration_port")
+
 _KIND_OF_TYPE: Final = {
-    "bool": constants.QFT_BOOL,
-    "int": constants.QFT_NUMBER,
-    "float": constants.QFT_NUMBER_FLOAT,
-    "size": constants.QFT_UNIT,
+    "bool": query.QFT_BOOL,
+    "int": query.QFT_NUMBER,
+    "float": query.QFT_NUMBER_FLOAT,
+    "size": query.QFT_UNIT,
 }
 _BE_TITLES: Final = {
     "auto_balance": "Auto_balance",
@@ -76,9 +79,7 @@ def _inherited_hvparams(context: QueryContext) -> Callable[[Instance], dict[str,
     def base(hypervisor: str, os: str) -> dict[str, Any]:
         filled = object_params.hvparams_for(cluster, hypervisor, os, {})
         return {
-            name: value
-            for name, value in filled.items()
-            if name not in hypervisors.HVC_GLOBALS
+            name: value for name, value in filled.items() if name not in _HVC_GLOBALS
         }
 
     def get(instance: Instance) -> dict[str, Any]:
@@ -126,7 +127,7 @@ def _be_fields() -> Iterable[Field]:
 
 
 def _hv_fields() -> Iterable[Field]:
-    listed = set(hypervisors.HVC_GLOBALS)
+    listed = set(_HVC_GLOBALS)
     for table in HYPERVISOR.values():
         for name, param in table.items():
             if name in listed:
@@ -136,7 +137,7 @@ def _hv_fields() -> Iterable[Field]:
             yield Field(
                 f"hv/{name}",
                 _HV_TITLES.get(name, f"hv/{name}"),
-                _KIND_OF_TYPE.get(param.type, constants.QFT_OTHER),
+                _KIND_OF_TYPE.get(param.type, query.QFT_OTHER),
                 f"Hypervisor parameter {name} in force: {param.meaning}",
                 bind,
                 column=shared_column(bind, _hv_class),
@@ -219,7 +220,7 @@ _NODE_FIELDS: Final = (
     Field(
         "pnode",
         "Primary_node",
-        constants.QFT_TEXT,
+        query.QFT_TEXT,
         "Primary node",
         _of_primary(_node_name),
         match="hostname",
@@ -227,35 +228,35 @@ _NODE_FIELDS: Final = (
     Field(
         "pnode.group",
         "PrimaryNodeGroup",
-        constants.QFT_TEXT,
+        query.QFT_TEXT,
         "Group of the primary node",
         _of_primary(_group_name),
     ),
     Field(
         "pnode.group.uuid",
         "PrimaryNodeGroupUUID",
-        constants.QFT_TEXT,
+        query.QFT_TEXT,
         "UUID of the primary node's group",
         _of_primary(_group_uuid),
     ),
     Field(
         "snodes",
         "Secondary_Nodes",
-        constants.QFT_OTHER,
+        query.QFT_OTHER,
         "Secondary nodes",
         _of_secondaries(_node_name),
     ),
     Field(
         "snodes.group",
         "SecondaryNodesGroups",
-        constants.QFT_OTHER,
+        query.QFT_OTHER,
         "Groups of the secondary nodes",
         _of_secondaries(_group_name),
     ),
     Field(
         "snodes.group.uuid",
         "SecondaryNodesGroupsUUID",
-        constants.QFT_OTHER,
+        query.QFT_OTHER,
         "UUIDs of the secondary nodes' groups",
         _of_secondaries(_group_uuid),
     ),
@@ -277,7 +278,7 @@ _PLAIN_FIELDS: Final = (
     plain(
         "name",
         "Instance",
-        constants.QFT_TEXT,
+        query.QFT_TEXT,
         "Instance name",
         lambda i: i.name,
         match="hostname",
@@ -285,92 +286,92 @@ _PLAIN_FIELDS: Final = (
     plain(
         "admin_state",
         "InstanceState",
-        constants.QFT_TEXT,
+        query.QFT_TEXT,
         "Wanted state: up, down or offline",
         lambda i: i.admin_state,
     ),
     plain(
         "admin_state_source",
         "InstanceStateSource",
-        constants.QFT_TEXT,
+        query.QFT_TEXT,
         "Source of that state: admin or user",
         lambda i: i.admin_state_source,
     ),
     plain(
         "admin_up",
         "Autostart",
-        constants.QFT_BOOL,
+        query.QFT_BOOL,
         "Is wanted up",
         lambda i: i.admin_state == "up",
     ),
     plain(
         "custom_beparams",
         "CustomBackendParameters",
-        constants.QFT_OTHER,
+        query.QFT_OTHER,
         "Backend parameters set on the instance",
         lambda i: i.beparams,
     ),
     plain(
         "custom_hvparams",
         "CustomHypervisorParameters",
-        constants.QFT_OTHER,
+        query.QFT_OTHER,
         "Hypervisor parameters set on the instance",
         lambda i: i.hvparams,
     ),
     plain(
         "custom_nicparams",
         "CustomNicParameters",
-        constants.QFT_OTHER,
+        query.QFT_OTHER,
         "NIC parameters set on each NIC",
         lambda i: [nic.nicparams for nic in i.nics],
     ),
     plain(
         "custom_osparams",
         "CustomOpSysParameters",
-        constants.QFT_OTHER,
+        query.QFT_OTHER,
         "OS parameters set on the instance",
         lambda i: i.osparams,
     ),
     plain(
         "disk.count",
         "Disks",
-        constants.QFT_NUMBER,
+        query.QFT_NUMBER,
         "Number of disks",
         lambda i: len(i.disks),
     ),
     plain(
         "disks_active",
         "DisksActive",
-        constants.QFT_BOOL,
+        query.QFT_BOOL,
         "Disks should be assembled",
         lambda i: i.disks_active,
     ),
     plain(
         "forthcoming",
         "Forthcoming",
-        constants.QFT_BOOL,
+        query.QFT_BOOL,
         "Only reserved, not created yet",
         lambda i: i.forthcoming,
     ),
     plain(
         "hypervisor",
         "Hypervisor",
-        constants.QFT_TEXT,
+        query.QFT_TEXT,
         "Hypervisor",
         lambda i: i.hypervisor,
     ),
     plain(
         "nic.count",
         "NICs",
-        constants.QFT_NUMBER,
+        query.QFT_NUMBER,
         "Number of NICs",
         lambda i: len(i.nics),
     ),
-    plain("os", "OS", constants.QFT_TEXT, "Operating system", lambda i: i.os),
+    plain("os", "OS", query.QFT_TEXT, "Operating system", lambda i: i.os),
     optional(
         "expires",
         "Expires",
-        constants.QFT_TIMESTAMP,
+        query.QFT_TIMESTAMP,
         "When the reservation may be released",
         _term("expires"),
         absent=math.inf,
@@ -378,7 +379,7 @@ _PLAIN_FIELDS: Final = (
     optional(
         "owner",
         "Owner",
-        constants.QFT_TEXT,
+        query.QFT_TEXT,
         "Who needs the reservation",
         _term("owner"),
         absent="",
@@ -386,7 +387,7 @@ _PLAIN_FIELDS: Final = (
     optional(
         "reservation_priority",
         "Reservation_priority",
-        constants.QFT_TEXT,
+        query.QFT_TEXT,
         "Priority of the reservation: low, normal or high",
         _term("priority"),
         absent="",
@@ -394,7 +395,7 @@ _PLAIN_FIELDS: Final = (
     optional(
         "request_key",
         "Request_key",
-        constants.QFT_TEXT,
+        query.QFT_TEXT,
         "Key of the request that made it",
         lambda i: i.request.key if i.request else None,
         absent="",
@@ -402,42 +403,49 @@ _PLAIN_FIELDS: Final = (
     optional(
         "network_port",
         "Network_port",
-        constants.QFT_OTHER,
+        query.QFT_OTHER,
         "Port of the console",
         lambda i: i.network_port,
     ),
     Field(
         "disk_template",
         "Disk_template",
-        constants.QFT_TEXT,
+        query.QFT_TEXT,
         "Template, diskless without disks, mixed if they differ",
         instance_parts.bind_template,
     ),
     Field(
         "disk_usage",
         "DiskUsage",
-        constants.QFT_UNIT,
+        query.QFT_UNIT,
         "Space taken on each of its nodes",
-        instance_parts.bind_disk_usage,
+        instance_parts.bind_disk_sum(instance_parts.disk_space),
+    ),
+    Field(
+        "disk.total",
+        "DiskTotal",
+        query.QFT_UNIT,
+        "Sum of the sizes of its disks",
+        instance_parts.bind_disk_sum(lambda disk: disk.size),
     ),
     Field(
         "beparams",
         "BackendParameters",
-        constants.QFT_OTHER,
+        query.QFT_OTHER,
         "Backend parameters in force",
         _bind_filled(_beparams),
     ),
     Field(
         "hvparams",
         "HypervisorParameters",
-        constants.QFT_OTHER,
+        query.QFT_OTHER,
         "Hypervisor parameters in force",
         _bind_filled(_hvparams),
     ),
     Field(
         "osparams",
         "OpSysParameters",
-        constants.QFT_OTHER,
+        query.QFT_OTHER,
         "OS parameters in force, without private ones",
         _bind_filled(_osparams),
     ),
@@ -445,7 +453,7 @@ _PLAIN_FIELDS: Final = (
 
 
 RESOURCE: Final = Resource(
-    constants.QR_INSTANCE,
+    query.QR_INSTANCE,
     "name",
     by_name(
         common("instance"),

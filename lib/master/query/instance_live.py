@@ -1,11 +1,12 @@
-"""Query fields of instances: data of the nodes."""
+"""Query fields of instances: data of the nodes, and the displayed status."""
 
+import enum
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from ganeti.base.constants import query as constants
+from ganeti.base.constants import instance, query
 from ganeti.base.constants.instance import ADMINST_UP, INSTST_ADMINDOWN, INSTST_RUNNING
 from ganeti.master.query.model import (
     UNAVAIL,
@@ -17,19 +18,78 @@ from ganeti.master.query.model import (
     maybe,
     normal,
 )
-from ganeti.master.query.status import ObservedState, instance_status
 from ganeti.model.objects import Instance, Snapshot, consoles, params
-from ganeti.protocols.rpc.result import Result
+from ganeti.protocols.rpc import Answer, calls
+from ganeti.protocols.rpc.answers import NO_GUEST, Guest
 from ganeti.protocols.ssh import account
+
+
+class ObservedState(enum.Enum):
+    """The state of an instance that the nodes report."""
+
+    #: Its primary node is marked offline.
+    NODE_OFFLINE = "node offline"
+    #: Its primary node does not answer.
+    NODE_DOWN = "node down"
+    #: Some other node runs it.
+    ELSEWHERE = "elsewhere"
+    RUNNING = "running"
+    #: The hypervisor knows it, but the guest powered itself down.
+    SHUTDOWN = "shut down"
+    ABSENT = "absent"
+
+
+_WHATEVER_WANTED: Final = {
+    ObservedState.NODE_OFFLINE: instance.INSTST_NODEOFFLINE,
+    ObservedState.NODE_DOWN: instance.INSTST_NODEDOWN,
+    ObservedState.ELSEWHERE: instance.INSTST_WRONGNODE,
+}
+
+
+def instance_status(
+    observed: ObservedState,
+    admin_state: str,
+    *,
+    is_user_source: bool,
+    user_shutdown: bool,
+    guest_may_shut_down: bool,
+    is_unfinished: bool = False,
+) -> str:
+    """Return the status word.
+
+    Args:
+        observed: state that the nodes report.
+        admin_state: the wanted state.
+        is_user_source: the wanted state results from the guest's own shutdown.
+        user_shutdown: the cluster distinguishes shutdowns by users.
+        guest_may_shut_down: also true for this instance (kvm: its ``user_shutdown``
+            parameter).
+        is_unfinished: its installation did not finish, so it is not well while down.
+    """
+    if observed in _WHATEVER_WANTED:
+        return _WHATEVER_WANTED[observed]
+    wanted_up = admin_state == instance.ADMINST_UP
+    if observed is ObservedState.RUNNING:
+        return instance.INSTST_RUNNING if wanted_up else instance.INSTST_ERRORUP
+    if observed is ObservedState.SHUTDOWN:
+        if not wanted_up:
+            return instance.INSTST_ADMINDOWN
+        allowed = user_shutdown and guest_may_shut_down
+        return instance.INSTST_USERDOWN if allowed else instance.INSTST_ERRORDOWN
+    if wanted_up or is_unfinished:
+        return instance.INSTST_ERRORDOWN
+    if admin_state == instance.ADMINST_OFFLINE:
+        return instance.INSTST_ADMINOFFLINE
+    by_user = is_user_source and user_shutdown
+    return instance.INSTST_USERDOWN if by_user else instance.INSTST_ADMINDOWN
+
 
 #: Name of the live data.
 _INFO: Final = "all_instances_info"
-#: State of a guest that powered itself down: a number, from old nodes a word.
-_STATE_SHUTDOWN: Final = frozenset({1, "shutdown"})
-_NO_INFO: Final[Mapping[str, Any]] = {}
+_Answers = Mapping[str, Answer[dict[str, Guest]]]
 
 
-def _fetch_info(context: QueryContext, rows: Sequence[Instance]) -> dict[str, Result]:
+def _fetch_info(context: QueryContext, rows: Sequence[Instance]) -> _Answers:
     """Ask each node of the instances once for all instances that it runs."""
     snapshot = context.snapshot
     cluster = snapshot.cluster
@@ -38,8 +98,8 @@ def _fetch_info(context: QueryContext, rows: Sequence[Instance]) -> dict[str, Re
         hypervisor: params.hvparams_for(cluster, hypervisor, "", {})
         for hypervisor in cluster.enabled_hypervisors
     }
-    args = [list(cluster.enabled_hypervisors), hvparams]
-    return dict(context.call(_INFO, capable, args, wanted_type=dict))
+    request = calls.all_instances_info(list(cluster.enabled_hypervisors), hvparams)
+    return context.call(capable, request)
 
 
 def _nodes_of(snapshot: Snapshot, rows: Sequence[Instance]) -> set[str]:
@@ -54,12 +114,7 @@ def _nodes_of(snapshot: Snapshot, rows: Sequence[Instance]) -> set[str]:
     return {uuid for uuid in nodes if uuid in snapshot.nodes}
 
 
-def is_shut_down(info: Mapping[str, Any]) -> bool:
-    """Return whether a node says of a guest that it does not run any more."""
-    return info.get("state") in _STATE_SHUTDOWN
-
-
-def _seen(instance: Instance, answers: Mapping[str, Result]) -> ObservedState:
+def _seen(instance: Instance, answers: _Answers) -> ObservedState:
     """Return the state of an instance that the nodes report."""
     primary = answers.get(instance.primary_node)
     if primary is not None and primary.offline:
@@ -68,11 +123,11 @@ def _seen(instance: Instance, answers: Mapping[str, Result]) -> ObservedState:
         return ObservedState.NODE_DOWN
     info = primary.payload.get(instance.name)
     if info is not None:
-        return ObservedState.SHUTDOWN if is_shut_down(info) else ObservedState.RUNNING
+        return ObservedState.SHUTDOWN if info.is_shut_down else ObservedState.RUNNING
     return ObservedState.ABSENT
 
 
-def _running_names(answers: Mapping[str, Result]) -> dict[str, set[str]]:
+def _running_names(answers: _Answers) -> dict[str, set[str]]:
     """Return the nodes that run each instance name."""
     nodes: dict[str, set[str]] = {}
     for node, result in answers.items():
@@ -82,7 +137,7 @@ def _running_names(answers: Mapping[str, Result]) -> dict[str, set[str]]:
     return nodes
 
 
-def _find_elsewhere(answers: Mapping[str, Result]) -> Callable[[Instance], bool]:
+def _find_elsewhere(answers: _Answers) -> Callable[[Instance], bool]:
     """Return a function that says whether another node than the primary runs one."""
     node_of: dict[str, str] = {}
     count = 0
@@ -105,7 +160,7 @@ def _find_elsewhere(answers: Mapping[str, Result]) -> Callable[[Instance], bool]
 
 
 def _bind_seen(context: QueryContext) -> Callable[[Instance], ObservedState]:
-    answers: Mapping[str, Result] = context.live[_INFO]
+    answers: _Answers = context.live[_INFO]
     is_elsewhere = context.once("elsewhere", lambda: _find_elsewhere(answers))
 
     def get(instance: Instance) -> ObservedState:
@@ -152,7 +207,7 @@ def _bind_status(context: QueryContext) -> Getter:
 
 
 def _of_info(
-    make: Callable[[Mapping[str, Any]], Cell],
+    make: Callable[[Guest], Cell],
 ) -> Callable[[QueryContext], Getter]:
     """Return a field from the primary node's answer.
 
@@ -161,34 +216,32 @@ def _of_info(
     """
 
     def bind(context: QueryContext) -> Getter:
-        answers: Mapping[str, Result] = context.live[_INFO]
+        answers: _Answers = context.live[_INFO]
 
         def cell(instance: Instance) -> Cell:
             result = answers.get(instance.primary_node)
             if result is None or result.failed:
                 return failed_cell(result)
-            return make(result.payload.get(instance.name) or _NO_INFO)
+            return make(result.payload.get(instance.name, NO_GUEST))
 
         return cell
 
     return bind
 
 
-def _running_value(key: str) -> Callable[[Mapping[str, Any]], Cell]:
-    def make(info: Mapping[str, Any]) -> Cell:
-        return UNAVAIL if not info or is_shut_down(info) else maybe(info.get(key))
+def _running_value(key: str) -> Callable[[Guest], Cell]:
+    def make(info: Guest) -> Cell:
+        return maybe(getattr(info, key)) if info.is_running else UNAVAIL
 
     return make
 
 
-def _stuck(info: Mapping[str, Any]) -> Cell:
-    if not info or is_shut_down(info):
-        return UNAVAIL
-    return normal(int(info.get("stuck") or 0))
+def _stuck(info: Guest) -> Cell:
+    return normal(int(info.stuck or 0)) if info.is_running else UNAVAIL
 
 
-def _is_running(info: Mapping[str, Any]) -> Cell:
-    return normal(bool(info) and not is_shut_down(info))
+def _is_running(info: Guest) -> Cell:
+    return normal(info.is_running)
 
 
 def _bind_console(context: QueryContext) -> Getter:
@@ -215,7 +268,7 @@ def _states(context: QueryContext, rows: Sequence[Instance]) -> list[tuple[Any, 
 
     Of an answer of a node, the getters above read nothing else.
     """
-    answers: Mapping[str, Result] = context.live[_INFO]
+    answers: _Answers = context.live[_INFO]
     is_elsewhere = context.once("elsewhere", lambda: _find_elsewhere(answers))
     #: Instances by node, or why they are not known.
     payloads: dict[str, Any] = {
@@ -231,11 +284,12 @@ def _states(context: QueryContext, rows: Sequence[Instance]) -> list[tuple[Any, 
             continue
         info = payload.get(row.name)
         if info:
-            state, memory, vcpus = map(info.get, ("state", "memory", "vcpus"))
+            memory, vcpus = info.memory, info.vcpus
             # Equal numbers of two types are two texts.
             kinds = (type(memory), type(vcpus))
-            stuck = info.get("stuck")
-            states.append((is_elsewhere(row), state, memory, vcpus, *kinds, stuck))
+            states.append(
+                (is_elsewhere(row), info.state, memory, vcpus, *kinds, info.stuck)
+            )
         else:
             states.append((is_elsewhere(row), info is None))
     return states
@@ -246,7 +300,7 @@ FIELDS: Final = (
     Field(
         "status",
         "Status",
-        constants.QFT_TEXT,
+        query.QFT_TEXT,
         "Actual state, compared with the wanted state",
         _bind_status,
         live=_INFO,
@@ -254,7 +308,7 @@ FIELDS: Final = (
     Field(
         "oper_state",
         "Running",
-        constants.QFT_BOOL,
+        query.QFT_BOOL,
         "Is running",
         _OPER_STATE,
         live=_INFO,
@@ -262,7 +316,7 @@ FIELDS: Final = (
     Field(
         "oper_ram",
         "Memory",
-        constants.QFT_UNIT,
+        query.QFT_UNIT,
         "Memory in use",
         _of_info(_running_value("memory")),
         live=_INFO,
@@ -270,7 +324,7 @@ FIELDS: Final = (
     Field(
         "oper_vcpus",
         "VCPUs",
-        constants.QFT_NUMBER,
+        query.QFT_NUMBER,
         "Virtual CPUs in use",
         _of_info(_running_value("vcpus")),
         live=_INFO,
@@ -278,7 +332,7 @@ FIELDS: Final = (
     Field(
         "stuck",
         "Stuck",
-        constants.QFT_NUMBER,
+        query.QFT_NUMBER,
         "Seconds for which a guest has computed without any input or output since a"
         " live migration, 0 if it is not stuck",
         _of_info(_stuck),
@@ -287,7 +341,7 @@ FIELDS: Final = (
     Field(
         "console",
         "Console",
-        constants.QFT_OTHER,
+        query.QFT_OTHER,
         "How to reach the console",
         _bind_console,
         live=_INFO,

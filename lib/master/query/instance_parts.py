@@ -4,8 +4,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from ganeti.base.constants import disks as disk_constants
-from ganeti.base.constants import query as constants
+from ganeti.base.constants import disks, query
 from ganeti.master.query.model import (
     UNAVAIL,
     Cell,
@@ -43,12 +42,8 @@ def _disk_field(
 
         return cell
 
-    column = sparse_column(bind, _disk_count, index)
+    column = sparse_column(bind, lambda instance: len(instance.disks), index)
     return Field(name, title, kind, doc, bind, column=column)
-
-
-def _disk_count(instance: Instance) -> int:
-    return len(instance.disks)
 
 
 def _disk_list(name: str, title: str, doc: str, get: Callable[[Disk], Any]) -> Field:
@@ -56,62 +51,41 @@ def _disk_list(name: str, title: str, doc: str, get: Callable[[Disk], Any]) -> F
         table = context.snapshot.disks
         return lambda instance: normal([get(table[uuid]) for uuid in instance.disks])
 
-    return Field(name, title, constants.QFT_OTHER, doc, bind)
+    return Field(name, title, query.QFT_OTHER, doc, bind)
+
+
+#: Name, title, kind and text of one; getter; word of the list.
+_DISKS: Final[tuple[tuple[str, str, str, str, Callable[[Disk], Any], str], ...]] = (
+    ("name", "DiskName", query.QFT_TEXT, "Name", lambda d: d.name, "names"),
+    ("size", "Disk", query.QFT_UNIT, "Size", lambda d: d.size, "sizes"),
+    (
+        *("spindles", "DiskSpindles", query.QFT_NUMBER, "Spindles"),
+        *(lambda d: d.spindles, "spindles"),
+    ),
+    ("uuid", "DiskUUID", query.QFT_TEXT, "UUID", lambda d: d.uuid, "UUIDs"),
+)
 
 
 def disk_fields() -> Iterable[Field]:
     """Yield the fields of disks."""
-    rows: tuple[tuple[str, str, str, str, Callable[[Disk], Any]], ...] = (
-        ("name", "DiskName", constants.QFT_TEXT, "Name", lambda disk: disk.name),
-        ("size", "Disk", constants.QFT_UNIT, "Size", lambda disk: disk.size),
-        (
-            "spindles",
-            "DiskSpindles",
-            constants.QFT_NUMBER,
-            "Spindles",
-            lambda disk_constants: disk_constants.spindles,
-        ),
-        ("uuid", "DiskUUID", constants.QFT_TEXT, "UUID", lambda disk: disk.uuid),
-    )
-    for word, title, kind, doc, get in rows:
+    for name, title, kind, doc, get, _many in _DISKS:
         for index in range(MAX_DISKS):
             yield _disk_field(
-                f"disk.{word}/{index}",
+                f"disk.{name}/{index}",
                 f"{title}/{index}",
                 kind,
                 f"{doc} of disk {index}",
                 get=get,
                 index=index,
             )
-    yield _disk_list(
-        "disk.names",
-        "Disk_names",
-        "Names of disks",
-        lambda disk_constants: disk_constants.name,
-    )
-    yield _disk_list(
-        "disk.sizes",
-        "Disk_sizes",
-        "Sizes of disks",
-        lambda disk_constants: disk_constants.size,
-    )
-    yield _disk_list(
-        "disk.uuids",
-        "Disk_UUIDs",
-        "UUIDs of disks",
-        lambda disk_constants: disk_constants.uuid,
-    )
-    yield _disk_list(
-        "disk.spindles",
-        "Disk_spindles",
-        "Spindles of disks",
-        lambda disk_constants: disk_constants.spindles,
-    )
+    for _name, _title, _kind, doc, get, many in _DISKS:
+        text = f"{doc.removesuffix('s')}s of disks"
+        yield _disk_list(f"disk.{many.lower()}", f"Disk_{many}", text, get)
     for name, index in (("sda_size", 0), ("sdb_size", 1)):
         yield _disk_field(
             name,
             f"Disk/{index}",
-            constants.QFT_UNIT,
+            query.QFT_UNIT,
             f"The same as disk.size/{index}",
             get=lambda disk: disk.size,
             index=index,
@@ -121,17 +95,21 @@ def disk_fields() -> Iterable[Field]:
 _NO_SPACE: Final = frozenset({"diskless", "blockdev"})
 
 
-def _space(disk: Disk) -> int:
+def disk_space(disk: Disk) -> int:
     """Return the MiB that a disk takes on each of its nodes."""
     if disk.dev_type in _NO_SPACE:
         return 0
-    return disk.size + (disk_constants.DRBD_META_SIZE if disk.dev_type == "drbd" else 0)
+    return disk.size + (disks.DRBD_META_SIZE if disk.dev_type == "drbd" else 0)
 
 
-def bind_disk_usage(context: QueryContext) -> Getter:
-    """Return a getter of the space that an instance takes on each node."""
-    table = context.snapshot.disks
-    return lambda instance: normal(sum(_space(table[uuid]) for uuid in instance.disks))
+def bind_disk_sum(of: Callable[[Disk], int]) -> Callable[[QueryContext], Getter]:
+    """Return what binds the getter of a sum over the disks of an instance, in MiB."""
+
+    def bind(context: QueryContext) -> Getter:
+        table = context.snapshot.disks
+        return lambda instance: normal(sum(of(table[uuid]) for uuid in instance.disks))
+
+    return bind
 
 
 def bind_template(context: QueryContext) -> Getter:
@@ -198,7 +176,9 @@ def _nic_field(
         return cell
 
     def column(context: QueryContext, rows: Sequence[Instance]) -> Iterable[Cell]:
-        most = context.once("most NICs", lambda: max(map(_nic_count, rows), default=0))
+        most = context.once(
+            "most NICs", lambda: max((len(row.nics) for row in rows), default=0)
+        )
         if index >= most:
             return itertools.repeat(UNAVAIL, len(rows))
 
@@ -211,7 +191,7 @@ def _nic_field(
         # A field with an older name has two of these columns.
         return context.once(("column of NICs", bind_nic, index), make)
 
-    return Field(name, title, constants.QFT_TEXT, doc, bind, column=column)
+    return Field(name, title, query.QFT_TEXT, doc, bind, column=column)
 
 
 def _nic_values(
@@ -228,10 +208,6 @@ def _nic_values(
     return context.once(("values of NICs", bind_nic), make)
 
 
-def _nic_count(instance: Instance) -> int:
-    return len(instance.nics)
-
-
 def _nic_list(
     name: str, title: str, doc: str, bind_nic: Callable[[QueryContext], NicGetter]
 ) -> Field:
@@ -242,7 +218,7 @@ def _nic_list(
     def column(context: QueryContext, rows: Sequence[Instance]) -> Iterable[Cell]:
         return map(normal, _nic_values(context, bind_nic, rows))
 
-    return Field(name, title, constants.QFT_OTHER, doc, bind, column=column)
+    return Field(name, title, query.QFT_OTHER, doc, bind, column=column)
 
 
 #: Word, title of one, name and title of the list, text, getter, older name for NIC 0.

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from ganeti.base import errors
-from ganeti.base.constants import ecodes
-from ganeti.base.constants import query as constants
+from ganeti.base.constants import ecodes, query
 from ganeti.base.text import units
 from ganeti.master import jqueue
 from ganeti.master.locking import LockInfo
@@ -51,7 +50,7 @@ def _job(
 
 def _per_op(name: str, title: str, doc: str, get: Callable[[Any], Any]) -> Field:
     return _job(
-        name, title, constants.QFT_OTHER, doc, lambda job: [get(op) for op in job.ops]
+        name, title, query.QFT_OTHER, doc, lambda job: [get(op) for op in job.ops]
     )
 
 
@@ -60,32 +59,30 @@ _JOB_FIELDS: Final = by_name(
         plain(
             "id",
             "ID",
-            constants.QFT_NUMBER,
+            query.QFT_NUMBER,
             "Job id",
             lambda row: row.id,
             match="jobid",
         ),
-        _job(
-            "status", "Status", constants.QFT_TEXT, "Job status", lambda job: job.status
-        ),
+        _job("status", "Status", query.QFT_TEXT, "Job status", lambda job: job.status),
         _job(
             "priority",
             "Priority",
-            constants.QFT_NUMBER,
+            query.QFT_NUMBER,
             "Most urgent priority of the remaining opcodes",
             lambda job: job.priority,
         ),
         _job(
             "archived",
             "Archived",
-            constants.QFT_BOOL,
+            query.QFT_BOOL,
             "Is archived",
             lambda job: job.is_archived,
         ),
         _job(
             "received_ts",
             "Received",
-            constants.QFT_OTHER,
+            query.QFT_OTHER,
             "When it was submitted",
             lambda job: job.received_timestamp,
             match="seconds",
@@ -93,7 +90,7 @@ _JOB_FIELDS: Final = by_name(
         _job(
             "start_ts",
             "Start",
-            constants.QFT_OTHER,
+            query.QFT_OTHER,
             "When it started",
             lambda job: job.start_timestamp,
             match="seconds",
@@ -101,7 +98,7 @@ _JOB_FIELDS: Final = by_name(
         _job(
             "end_ts",
             "End",
-            constants.QFT_OTHER,
+            query.QFT_OTHER,
             "When it ended",
             lambda job: job.end_timestamp,
             match="seconds",
@@ -181,7 +178,7 @@ def _job_rows(context: QueryContext, names: Sequence[Any] | None) -> list[_Row]:
     return [_Row(job.id, job) for job in sorted(jobs, key=lambda job: job.id)]
 
 
-JOB: Final = Resource(constants.QR_JOB, "id", _JOB_FIELDS, _job_rows)
+JOB: Final = Resource(query.QR_JOB, "id", _JOB_FIELDS, _job_rows)
 
 #: Names of workers contain the job; other threads are shown by their own name.
 _JOB_IN_NAME: Final = re.compile(r"(?:^|/)Job(\d+)(?:/|$)")
@@ -215,38 +212,36 @@ def _bind_pending(_context: QueryContext) -> Getter:
 
 
 LOCK: Final = Resource(
-    constants.QR_LOCK,
+    query.QR_LOCK,
     "name",
     by_name(
         (
-            plain(
-                "name", "Name", constants.QFT_OTHER, "Lock name", lambda row: row.name
-            ),
+            plain("name", "Name", query.QFT_OTHER, "Lock name", lambda row: row.name),
             plain(
                 "mode",
                 "Mode",
-                constants.QFT_OTHER,
+                query.QFT_OTHER,
                 "How it is held",
                 lambda row: row.mode,
             ),
             plain(
                 "owner",
                 "Owner",
-                constants.QFT_OTHER,
+                query.QFT_OTHER,
                 "Who holds it",
                 lambda row: _owners(row.owners),
             ),
             plain(
                 "held",
                 "Held",
-                constants.QFT_OTHER,
+                query.QFT_OTHER,
                 "Seconds that each holder has held it; not in Ganeti",
                 lambda row: [round(seconds, 3) for seconds in row.held_s],
             ),
             Field(
                 "pending",
                 "Pending",
-                constants.QFT_OTHER,
+                query.QFT_OTHER,
                 "Who waits for it",
                 _bind_pending,
             ),

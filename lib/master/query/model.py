@@ -6,36 +6,38 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from ganeti.base import errors
-from ganeti.base.constants import query as constants
+from ganeti.base.constants import query
 from ganeti.base.pathutils import Paths
 from ganeti.base.text import nicesort
 from ganeti.master import jqueue
 from ganeti.master.locking import LockInfo
 from ganeti.model.objects import Snapshot, lookup
+from ganeti.protocols.rpc import Answer, Request
 from ganeti.protocols.rpc.base import Runner
-from ganeti.protocols.rpc.result import Result
+from ganeti.protocols.rpc.procedure import Result
 from ganeti.store import CopyState
 
 T = TypeVar("T")
+V = TypeVar("V")
 
 #: Status and value of one field of one row.
 Cell = tuple[int, Any]
 Getter = Callable[[Any], Cell]
 
-UNKNOWN: Final[Cell] = (constants.RS_UNKNOWN, None)
-NODATA: Final[Cell] = (constants.RS_NODATA, None)
-UNAVAIL: Final[Cell] = (constants.RS_UNAVAIL, None)
-OFFLINE: Final[Cell] = (constants.RS_OFFLINE, None)
+UNKNOWN: Final[Cell] = (query.RS_UNKNOWN, None)
+NODATA: Final[Cell] = (query.RS_NODATA, None)
+UNAVAIL: Final[Cell] = (query.RS_UNAVAIL, None)
+OFFLINE: Final[Cell] = (query.RS_OFFLINE, None)
 
 
 def normal(value: Any) -> Cell:
     """Return the cell of a value."""
-    return (constants.RS_NORMAL, value)
+    return (query.RS_NORMAL, value)
 
 
 def maybe(value: Any) -> Cell:
     """Return the cell of a value that may be missing."""
-    return UNAVAIL if value is None else (constants.RS_NORMAL, value)
+    return UNAVAIL if value is None else (query.RS_NORMAL, value)
 
 
 class Jobs(Protocol):
@@ -110,42 +112,23 @@ class QueryContext:
         return cast("T", self._cache[key])
 
     def call(
-        self,
-        procedure: str,
-        nodes: Iterable[str],
-        args: Sequence[Any] | Callable[[str], Sequence[Any]] = (),
-        *,
-        wanted_type: type = list,
-    ) -> Mapping[str, Result]:
-        """Call nodes, given by uuid, once each; offline ones are skipped.
-
-        Answers of another type than ``wanted_type`` count as failures.
-        """
+        self, nodes: Iterable[str], request: Request[V] | Callable[[str], Request[V]]
+    ) -> Mapping[str, Answer[V]]:
+        """Call nodes, given by uuid, once each; offline ones are skipped."""
         uuids = sorted(set(nodes))
         online = [uuid for uuid in uuids if not self.snapshot.nodes[uuid].offline]
-        answers: dict[str, Result] = {
-            uuid: Result(
-                procedure, self.node_name(uuid), fail_msg="offline", offline=True
-            )
+        answers: dict[str, Answer[V]] = {
+            uuid: Answer("", self.node_name(uuid), fail_msg="offline", offline=True)
             for uuid in uuids
         }
         rpc = self.sources.rpc
         if rpc is None:
             for uuid in online:
-                answers[uuid] = Result(
-                    procedure, self.node_name(uuid), fail_msg="no connection to nodes"
+                answers[uuid] = Answer(
+                    "", self.node_name(uuid), fail_msg="no connection to nodes"
                 )
-        elif online:
-            for uuid, answer in rpc.call(procedure, online, args).items():
-                is_odd = not answer.failed and not isinstance(
-                    answer.payload, wanted_type
-                )
-                answers[uuid] = (
-                    Result(procedure, answer.node, fail_msg="odd answer")
-                    if is_odd
-                    else answer
-                )
-        return answers
+            return answers
+        return answers | rpc.call_nodes(online, request)
 
     def node_name(self, uuid: str) -> str:
         """Return the name of a node, or the uuid of a removed one."""
@@ -220,7 +203,7 @@ class Field:
     Attributes:
         name: on the wire.
         title: column header.
-        kind: see ``constants.query`` QFT_*.
+        kind: see ``query.query`` QFT_*.
         doc: one line for users.
         bind: returns the getter for one query.
         live: name of the live data that it needs, empty for none.
@@ -281,23 +264,17 @@ def common(what: str) -> list[Field]:
         what: word for the object.
     """
     return [
-        plain(
-            "ctime", "CTime", constants.QFT_TIMESTAMP, "When created", lambda r: r.ctime
-        ),
-        plain(
-            "mtime", "MTime", constants.QFT_TIMESTAMP, "Last change", lambda r: r.mtime
-        ),
+        plain("ctime", "CTime", query.QFT_TIMESTAMP, "When created", lambda r: r.ctime),
+        plain("mtime", "MTime", query.QFT_TIMESTAMP, "Last change", lambda r: r.mtime),
         plain(
             "serial_no",
             "SerialNo",
-            constants.QFT_NUMBER,
+            query.QFT_NUMBER,
             f"Change counter of the {what}",
             lambda r: r.serial_no,
         ),
-        plain(
-            "uuid", "UUID", constants.QFT_TEXT, f"UUID of the {what}", lambda r: r.uuid
-        ),
-        plain("tags", "Tags", constants.QFT_OTHER, "Tags", lambda r: r.tags),
+        plain("uuid", "UUID", query.QFT_TEXT, f"UUID of the {what}", lambda r: r.uuid),
+        plain("tags", "Tags", query.QFT_OTHER, "Tags", lambda r: r.tags),
     ]
 
 
@@ -327,6 +304,16 @@ class Resource:
     states: Mapping[str, Callable[[QueryContext, Sequence[Any]], Sequence[Any]]] = (
         dataclasses.field(default_factory=dict)
     )
+
+    def getters(self, context: QueryContext, names: Iterable[str]) -> list[Getter]:
+        """Return the getter of each field; that of an unknown one returns UNKNOWN."""
+        fields = [self.fields.get(name) for name in names]
+        return [unknown if field is None else field.bind(context) for field in fields]
+
+
+def unknown(_row: Any) -> Cell:
+    """Return UNKNOWN for any row."""
+    return UNKNOWN
 
 
 def by_name(*groups: Iterable[Field]) -> dict[str, Field]:

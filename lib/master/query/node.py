@@ -1,10 +1,9 @@
 """Query fields of nodes."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from ganeti.base.constants import disks
-from ganeti.base.constants import query as constants
+from ganeti.base.constants import disks, query
 from ganeti.base.constants.parameters import params
 from ganeti.base.constants.parameters.hvparams import HYPERVISOR
 from ganeti.base.constants.protocols.oob import OOB_OPT_OUT
@@ -26,14 +25,15 @@ from ganeti.master.query.model import (
 )
 from ganeti.model.objects import Node
 from ganeti.model.objects import params as object_params
-from ganeti.protocols.rpc.result import Result
+from ganeti.protocols.rpc import Answer, Request, calls
+from ganeti.protocols.rpc.answers import NodeInfo
 
 #: Name of the live data.
 _INFO: Final = "node_info"
 _KIND_OF_TYPE: Final = {
-    "bool": constants.QFT_BOOL,
-    "int": constants.QFT_NUMBER,
-    "float": constants.QFT_NUMBER_FLOAT,
+    "bool": query.QFT_BOOL,
+    "int": query.QFT_NUMBER,
+    "float": query.QFT_NUMBER_FLOAT,
 }
 _PARAM_TITLES: Final = {
     "exclusive_storage": "ExclusiveStorage",
@@ -73,7 +73,7 @@ def param_fields(
         yield Field(
             f"ndp/{name}",
             _PARAM_TITLES.get(name, f"ndp/{name}"),
-            _KIND_OF_TYPE.get(param.type, constants.QFT_OTHER),
+            _KIND_OF_TYPE.get(param.type, query.QFT_OTHER),
             f"Node parameter {name} in force: {param.meaning}",
             _bind_param(name, filled),
         )
@@ -90,7 +90,9 @@ def _bind_param(
 
 
 # Live data
-def _storage_units(context: QueryContext, node: Node) -> list[list[Any]]:
+def _storage_units(
+    context: QueryContext, node: Node
+) -> list[tuple[str, str, list[Any]]]:
     """Return the default storage unit of a node, and its spindles if it has any.
 
     The default is that of the first enabled template that has one.
@@ -108,13 +110,15 @@ def _storage_units(context: QueryContext, node: Node) -> list[list[Any]]:
         if not key:
             continue
         if kind != "lvm-vg":
-            return [[kind, key, []]]
+            return [(kind, key, [])]
         exclusive = filled_ndparams(context)(node)["exclusive_storage"]
-        return [["lvm-vg", key, [exclusive]], ["lvm-pv", key, [exclusive]]]
+        return [("lvm-vg", key, [exclusive]), ("lvm-pv", key, [exclusive])]
     return []
 
 
-def _fetch_info(context: QueryContext, rows: Sequence[Node]) -> dict[str, Result]:
+def _fetch_info(
+    context: QueryContext, rows: Sequence[Node]
+) -> Mapping[str, Answer[NodeInfo]]:
     cluster = context.snapshot.cluster
     hypervisor = cluster.enabled_hypervisors[0]
     hvparams = {
@@ -122,16 +126,15 @@ def _fetch_info(context: QueryContext, rows: Sequence[Node]) -> dict[str, Result
         **cluster.hvparams.get(hypervisor, {}),
     }
 
-    def args(uuid: str) -> list[Any]:
+    def request(uuid: str) -> Request[NodeInfo]:
         units = _storage_units(context, context.snapshot.nodes[uuid])
-        return [units, [[hypervisor, hvparams]]]
+        return calls.node_info(units, [(hypervisor, hvparams)])
 
-    capable = [node.uuid for node in rows if node.vm_capable]
-    return dict(context.call(_INFO, capable, args))
+    return context.call([node.uuid for node in rows if node.vm_capable], request)
 
 
 def _live(
-    name: str, title: str, kind: str, doc: str, get: Callable[[Any], Any]
+    name: str, title: str, kind: str, doc: str, get: Callable[[NodeInfo], Any]
 ) -> Field:
     """Return a field from the answer of ``node_info``.
 
@@ -144,7 +147,7 @@ def _live(
     """
 
     def bind(context: QueryContext) -> Getter:
-        answers: dict[str, Result] = context.live[_INFO]
+        answers: Mapping[str, Answer[NodeInfo]] = context.live[_INFO]
 
         def cell(node: Node) -> Cell:
             if not node.vm_capable:
@@ -159,29 +162,25 @@ def _live(
     return Field(name, title, kind, doc, bind, live=_INFO)
 
 
-def _hypervisor(key: str) -> Callable[[Any], Any]:
-    def get(payload: Any) -> Any:
-        infos = payload[2] or [None]
-        return None if infos[0] is None else infos[0].get(key)
-
-    return get
+def _hypervisor(key: str) -> Callable[[NodeInfo], Any]:
+    return lambda info: getattr(info.host, key)
 
 
-def _storage(key: str, *, spindles: bool) -> Callable[[Any], Any]:
-    def get(payload: Any) -> Any:
-        for unit in payload[1] or []:
-            if unit is not None and (unit.get("type") == "lvm-pv") == spindles:
-                return unit.get(key)
+def _storage(key: str, *, spindles: bool) -> Callable[[NodeInfo], Any]:
+    def get(info: NodeInfo) -> Any:
+        for unit in info.storage or []:
+            if unit is not None and (unit.type == "lvm-pv") == spindles:
+                return getattr(unit, key)
         return None
 
     return get
 
 
-def _whole(get: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _whole(get: Callable[[NodeInfo], Any]) -> Callable[[NodeInfo], Any]:
     """Return sizes as whole MiB, also from texts of the node's tools."""
 
-    def whole(payload: Any) -> Any:
-        value = get(payload)
+    def whole(info: NodeInfo) -> Any:
+        value = get(info)
         return None if value is None else int(value)
 
     return whole
@@ -215,10 +214,14 @@ def _bind_copy_lag(context: QueryContext) -> Getter:
 
 _LIVE_FIELDS: Final = (
     _live(
-        "bootid", "BootID", constants.QFT_TEXT, "Changes at every boot", lambda p: p[0]
+        "bootid",
+        "BootID",
+        query.QFT_TEXT,
+        "Changes at every boot",
+        lambda info: info.boot_id,
     ),
     *(
-        _live(name, title, constants.QFT_NUMBER, doc, _hypervisor(key))
+        _live(name, title, query.QFT_NUMBER, doc, _hypervisor(key))
         for name, title, key, doc in (
             ("cnodes", "CNodes", "cpu_nodes", "NUMA domains"),
             ("cnos", "CNOs", "cpu_dom0", "Logical CPUs of the host itself"),
@@ -227,7 +230,7 @@ _LIVE_FIELDS: Final = (
         )
     ),
     *(
-        _live(name, title, constants.QFT_UNIT, doc, _whole(_hypervisor(key)))
+        _live(name, title, query.QFT_UNIT, doc, _whole(_hypervisor(key)))
         for name, title, key, doc in (
             ("mfree", "MFree", "memory_free", "Free memory"),
             ("mnode", "MNode", "memory_dom0", "Memory used by the host itself"),
@@ -235,18 +238,14 @@ _LIVE_FIELDS: Final = (
         )
     ),
     *(
-        _live(
-            name, title, constants.QFT_UNIT, doc, _whole(_storage(key, spindles=False))
-        )
+        _live(name, title, query.QFT_UNIT, doc, _whole(_storage(key, spindles=False)))
         for name, title, key, doc in (
             ("dfree", "DFree", "storage_free", "Free space for disks"),
             ("dtotal", "DTotal", "storage_size", "All space for disks"),
         )
     ),
     *(
-        _live(
-            name, title, constants.QFT_NUMBER, doc, _whole(_storage(key, spindles=True))
-        )
+        _live(name, title, query.QFT_NUMBER, doc, _whole(_storage(key, spindles=True)))
         for name, title, key, doc in (
             ("spfree", "SpFree", "storage_free", "Free spindles"),
             ("sptotal", "SpTotal", "storage_size", "All spindles"),
@@ -315,7 +314,7 @@ def _instances(name: str, title: str, kind: str, doc: str, *, primary: bool) -> 
             if primary
             else context.snapshot.secondary_instances
         )
-        return _bind_instances(context, of_node, count=kind == constants.QFT_NUMBER)
+        return _bind_instances(context, of_node, count=kind == query.QFT_NUMBER)
 
     return Field(name, title, kind, doc, bind)
 
@@ -332,97 +331,89 @@ _FIELDS: Final = by_name(
         plain(
             "name",
             "Node",
-            constants.QFT_TEXT,
+            query.QFT_TEXT,
             "Node name",
             lambda n: n.name,
             match="hostname",
         ),
-        plain(
-            "pip", "PrimaryIP", constants.QFT_TEXT, "Primary IP", lambda n: n.primary_ip
-        ),
+        plain("pip", "PrimaryIP", query.QFT_TEXT, "Primary IP", lambda n: n.primary_ip),
         plain(
             "sip",
             "SecondaryIP",
-            constants.QFT_TEXT,
+            query.QFT_TEXT,
             "Secondary IP",
             lambda n: n.secondary_ip,
         ),
         plain(
             "drained",
             "Drained",
-            constants.QFT_BOOL,
+            query.QFT_BOOL,
             "Takes nothing",
             lambda n: n.drained,
         ),
-        plain(
-            "offline", "Offline", constants.QFT_BOOL, "Is offline", lambda n: n.offline
-        ),
+        plain("offline", "Offline", query.QFT_BOOL, "Is offline", lambda n: n.offline),
         plain(
             "master_candidate",
             "MasterC",
-            constants.QFT_BOOL,
+            query.QFT_BOOL,
             "Is a master candidate",
             lambda n: n.master_candidate,
         ),
         plain(
             "master_capable",
             "MasterCapable",
-            constants.QFT_BOOL,
+            query.QFT_BOOL,
             "May become a master candidate",
             lambda n: n.master_capable,
         ),
         plain(
             "vm_capable",
             "VMCapable",
-            constants.QFT_BOOL,
+            query.QFT_BOOL,
             "May host instances",
             lambda n: n.vm_capable,
         ),
         plain(
             "custom_ndparams",
             "CustomNodeParameters",
-            constants.QFT_OTHER,
+            query.QFT_OTHER,
             "Node parameters set on the node",
             lambda n: n.ndparams,
         ),
         plain(
             "group.uuid",
             "GroupUUID",
-            constants.QFT_TEXT,
+            query.QFT_TEXT,
             "UUID of its group",
             lambda n: n.group,
         ),
-        Field(
-            "group", "Group", constants.QFT_TEXT, "Name of its group", _bind_group_name
-        ),
-        Field(
-            "master", "IsMaster", constants.QFT_BOOL, "Is the master", _bind_is_master
-        ),
+        Field("group", "Group", query.QFT_TEXT, "Name of its group", _bind_group_name),
+        Field("master", "IsMaster", query.QFT_BOOL, "Is the master", _bind_is_master),
         Field(
             "role",
             "Role",
-            constants.QFT_TEXT,
+            query.QFT_TEXT,
             "M master, C candidate, R regular, D drained, O offline",
             _bind_role,
         ),
         Field(
             "powered",
             "Powered",
-            constants.QFT_BOOL,
+            query.QFT_BOOL,
             "Recorded power state, if an out-of-band helper is set",
             _bind_powered,
         ),
         Field(
             "ndparams",
             "NodeParameters",
-            constants.QFT_OTHER,
+            query.QFT_OTHER,
             "Node parameters in force",
             _bind_ndparams,
         ),
         Field(
             "copy_state",
             "CopyState",
-            constants.QFT_TEXT,
+            query.QFT_TEXT,
             "State of its copy of configuration and jobs: master, current or behind;"
             " not in Ganeti",
             _bind_copy_state,
@@ -430,45 +421,43 @@ _FIELDS: Final = by_name(
         Field(
             "copy_lag",
             "CopyLag",
-            constants.QFT_NUMBER,
+            query.QFT_NUMBER,
             "Revisions that its copy lacks; not in Ganeti",
             _bind_copy_lag,
         ),
         Field(
             "hv_state",
             "HypervisorState",
-            constants.QFT_OTHER,
+            query.QFT_OTHER,
             "Unused",
             _never_available,
         ),
-        Field(
-            "disk_state", "DiskState", constants.QFT_OTHER, "Unused", _never_available
-        ),
+        Field("disk_state", "DiskState", query.QFT_OTHER, "Unused", _never_available),
         _instances(
             "pinst_cnt",
             "Pinst",
-            constants.QFT_NUMBER,
+            query.QFT_NUMBER,
             "Primary instances",
             primary=True,
         ),
         _instances(
             "pinst_list",
             "PriInstances",
-            constants.QFT_OTHER,
+            query.QFT_OTHER,
             "Their names",
             primary=True,
         ),
         _instances(
             "sinst_cnt",
             "Sinst",
-            constants.QFT_NUMBER,
+            query.QFT_NUMBER,
             "Secondary instances",
             primary=False,
         ),
         _instances(
             "sinst_list",
             "SecInstances",
-            constants.QFT_OTHER,
+            query.QFT_OTHER,
             "Their names",
             primary=False,
         ),
@@ -477,5 +466,5 @@ _FIELDS: Final = by_name(
 
 
 RESOURCE: Final = Resource(
-    constants.QR_NODE, "name", _FIELDS, rows_by_name("nodes"), {_INFO: _fetch_info}
+    query.QR_NODE, "name", _FIELDS, rows_by_name("nodes"), {_INFO: _fetch_info}
 )

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from ganeti.base import errors
-from ganeti.base.constants import ecodes
-from ganeti.base.constants import query as constants
+from ganeti.base.constants import ecodes, query
 from ganeti.base.text import nicesort
 from ganeti.master.query.model import (
     Field,
@@ -18,6 +17,7 @@ from ganeti.master.query.model import (
     plain,
 )
 from ganeti.model.objects import Cluster
+from ganeti.protocols.rpc import Request, calls
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +59,9 @@ def _hashable(items: Iterable[Any]) -> list[Any]:
 
 
 def _find(
-    context: QueryContext, procedure: str, names: Sequence[Any] | None
+    context: QueryContext,
+    request: Request[Any],
+    names: Sequence[Any] | None,
 ) -> list[_OnNodes]:
     """Ask all nodes that can host instances; those that fail are left out."""
     nodes = [
@@ -67,7 +69,7 @@ def _find(
         for node in context.snapshot.nodes.values()
         if node.vm_capable and not node.offline
     ]
-    answers = context.call(procedure, nodes)
+    answers = context.call(nodes, request)
     asked = {
         uuid: result.payload for uuid, result in answers.items() if not result.failed
     }
@@ -88,7 +90,7 @@ def _find(
 
 # Operating systems
 def _os_rows(context: QueryContext, names: Sequence[Any] | None) -> list[_OnNodes]:
-    return _find(context, "os_diagnose", names)
+    return _find(context, calls.os_diagnose(), names)
 
 
 def _os_names(os: _OnNodes) -> list[str]:
@@ -115,71 +117,71 @@ def _is_listed(names: Sequence[str], os: _OnNodes) -> bool:
 
 
 OS: Final = Resource(
-    constants.QR_OS,
+    query.QR_OS,
     "name",
     by_name(
         (
-            plain("name", "Name", constants.QFT_TEXT, "OS name", lambda os: os.name),
+            plain("name", "Name", query.QFT_TEXT, "OS name", lambda os: os.name),
             plain(
                 "valid",
                 "Valid",
-                constants.QFT_BOOL,
+                query.QFT_BOOL,
                 "Usable on all nodes",
                 lambda os: os.is_valid,
             ),
             plain(
                 "trusted",
                 "Trusted",
-                constants.QFT_BOOL,
+                query.QFT_BOOL,
                 "Trusted on all nodes",
                 lambda os: os.is_valid and all(entry[6] for entry in os.first),
             ),
             plain(
                 "variants",
                 "Variants",
-                constants.QFT_OTHER,
+                query.QFT_OTHER,
                 "Variants that all nodes have",
                 lambda os: os.common(3),
             ),
             plain(
                 "parameters",
                 "Parameters",
-                constants.QFT_OTHER,
+                query.QFT_OTHER,
                 "Parameters that all nodes know",
                 lambda os: os.common(4),
             ),
             plain(
                 "api_versions",
                 "ApiVersions",
-                constants.QFT_OTHER,
+                query.QFT_OTHER,
                 "API versions that all nodes know",
                 lambda os: os.common(5),
             ),
             plain(
                 "node_status",
                 "NodeStatus",
-                constants.QFT_OTHER,
+                query.QFT_OTHER,
                 "Definitions on each node",
                 lambda os: os.by_node,
             ),
             Field(
                 "hidden",
                 "Hidden",
-                constants.QFT_BOOL,
+                query.QFT_BOOL,
                 "Left out of lists",
                 _of_cluster(lambda r, os: _is_listed(r.hidden_os, os)),
             ),
             Field(
                 "blacklisted",
                 "Blacklisted",
-                constants.QFT_BOOL,
+                query.QFT_BOOL,
                 "Not for new instances",
                 _of_cluster(lambda r, os: _is_listed(r.blacklisted_os, os)),
             ),
             Field(
                 "os_hvp",
                 "OsHypervisorParams",
-                constants.QFT_OTHER,
+                query.QFT_OTHER,
                 "Hypervisor parameters, by name with variant",
                 _of_cluster(
                     lambda r, os: {
@@ -190,7 +192,7 @@ OS: Final = Resource(
             Field(
                 "osparams",
                 "OsParameters",
-                constants.QFT_OTHER,
+                query.QFT_OTHER,
                 "OS parameters, by name with variant",
                 _of_cluster(
                     lambda r, os: {
@@ -206,7 +208,7 @@ OS: Final = Resource(
 
 # External storage
 def _ext_rows(context: QueryContext, names: Sequence[Any] | None) -> list[_OnNodes]:
-    return _find(context, "extstorage_diagnose", names)
+    return _find(context, calls.extstorage_diagnose(), names)
 
 
 def _bind_group_status(context: QueryContext) -> Getter:
@@ -226,29 +228,29 @@ def _bind_group_status(context: QueryContext) -> Getter:
 
 
 EXTSTORAGE: Final = Resource(
-    constants.QR_EXTSTORAGE,
+    query.QR_EXTSTORAGE,
     "name",
     by_name(
         (
-            plain("name", "Name", constants.QFT_TEXT, "Provider", lambda os: os.name),
+            plain("name", "Name", query.QFT_TEXT, "Provider", lambda os: os.name),
             plain(
                 "node_status",
                 "NodeStatus",
-                constants.QFT_OTHER,
+                query.QFT_OTHER,
                 "Definitions on each node",
                 lambda os: os.by_node,
             ),
             Field(
                 "nodegroup_status",
                 "NodegroupStatus",
-                constants.QFT_OTHER,
+                query.QFT_OTHER,
                 "Usable on all nodes of each group",
                 _bind_group_status,
             ),
             plain(
                 "parameters",
                 "Parameters",
-                constants.QFT_OTHER,
+                query.QFT_OTHER,
                 "Parameters that all nodes know",
                 lambda os: os.common(3),
             ),

@@ -6,7 +6,7 @@ from typing import Any
 
 from ganeti.base.constants import jobqueue
 from ganeti.migration.move_instance.settings import Cluster
-from ganeti.protocols import rapi
+from ganeti.protocols.rapi import api
 
 #: Seconds until a connection must be made.
 _CONNECT_S = 30.0
@@ -41,17 +41,17 @@ class JobError(Exception):
         self.has_begun = has_begun and not ecode
 
 
-def connect(cluster: Cluster, *, logger: Any) -> rapi.GanetiRapiClient:
+def connect(cluster: Cluster, *, logger: Any) -> api.GanetiRapiClient:
     """Return a client of a cluster; nothing is sent yet.
 
     Args:
         cluster: how to reach it.
         logger: gets the requests.
     """
-    config = rapi.GenericCurlConfig(
+    config = api.GenericCurlConfig(
         cafile=cluster.ca_file, connect_timeout=_CONNECT_S, timeout=_ANSWER_S
     )
-    return rapi.GanetiRapiClient(
+    return api.GanetiRapiClient(
         cluster.name,
         port=cluster.port,
         username=cluster.username or None,
@@ -66,7 +66,7 @@ class Job:
 
     def __init__(
         self,
-        client: rapi.GanetiRapiClient,
+        client: api.GanetiRapiClient,
         where: str,
         job_id: Any,
         say: Show,
@@ -103,7 +103,7 @@ class Job:
             for present, content in self._news():
                 if present == kind:
                     return content
-            if self._status in rapi.JOB_STATUS_FINALIZED:
+            if self._status in api.JOB_STATUS_FINALIZED:
                 self.result()
                 raise JobError(f"{self}: ended without what was waited for")
 
@@ -113,13 +113,13 @@ class Job:
         Raises:
             JobError: it failed, or was canceled.
         """
-        while self._status not in rapi.JOB_STATUS_FINALIZED:
+        while self._status not in api.JOB_STATUS_FINALIZED:
             self._news()
-        job = self._ask(lambda: self._client.GetJobStatus(self._id))
+        job = self._ask(self._read)
         (result,) = job["opresult"]
-        if job["status"] == rapi.JOB_STATUS_SUCCESS:
+        if job["status"] == api.JOB_STATUS_SUCCESS:
             return result
-        if job["status"] == rapi.JOB_STATUS_CANCELED:
+        if job["status"] == api.JOB_STATUS_CANCELED:
             raise JobError(f"{self}: was canceled", has_begun=False)
         raise JobError(*_described(f"{self}", result))
 
@@ -128,16 +128,16 @@ class Job:
 
         A refusal changes nothing: its end can be waited for all the same.
         """
-        with contextlib.suppress(rapi.GanetiApiError):
-            while self._ask(self._read_status) not in rapi.JOB_STATUS_FINALIZED:
+        with contextlib.suppress(api.GanetiApiError):
+            while self._ask(self._read)["status"] not in api.JOB_STATUS_FINALIZED:
                 if limit_s <= 0:
                     self._client.KillJob(self._id)
                     return
                 self._wait(_POLL_S)
                 limit_s -= _POLL_S
 
-    def _read_status(self) -> str:
-        return str(self._client.GetJobStatus(self._id)["status"])
+    def _read(self) -> Any:
+        return self._client.GetJobStatus(self._id)
 
     def _news(self) -> list[tuple[str, Any]]:
         """Wait for a change; return kind and content of the new log entries."""
@@ -164,10 +164,10 @@ class Job:
         while True:
             try:
                 return question()
-            except rapi.GanetiApiError as err:
+            except api.GanetiApiError as err:
                 failures += 1
                 # Another refusal by the server has a status of HTTP, too.
-                is_refused = (err.code or 0) >= rapi.HTTP_OK and err.code not in _AWAY
+                is_refused = (err.code or 0) >= api.HTTP_OK and err.code not in _AWAY
                 if is_refused or failures >= _MAX_FAILURES:
                     raise
             self._wait(_PAUSE_S)

@@ -7,11 +7,11 @@ from typing import Any, Final, NoReturn
 
 from ganeti.base import errors
 from ganeti.base.constants import disks, versions
-from ganeti.base.constants.protocols import export as export_constants
-from ganeti.base.net import hostnames
+from ganeti.base.constants.protocols import export
+from ganeti.base.net import netutils
 from ganeti.base.text import arguments
 from ganeti.commands.cli import values
-from ganeti.protocols import rapi
+from ganeti.protocols.rapi import api
 
 NAME: Final = "move-instance"
 #: Most bytes of a file with a password.
@@ -192,7 +192,7 @@ def _add_course(parser: argparse.ArgumentParser) -> None:
     add(
         "--compress",
         metavar="TOOL",
-        default=export_constants.IEC_NONE,
+        default=export.IEC_NONE,
         help="compression tool of both clusters, default none",
     )
     add(
@@ -223,7 +223,7 @@ def _add_cluster(parser: argparse.ArgumentParser, prefix: str, name: str) -> Non
     """Add the options that say how to reach a cluster."""
     is_source = prefix == "src"
     default = "" if is_source else ", that of the source by default"
-    port = rapi.GANETI_RAPI_PORT
+    port = api.GANETI_RAPI_PORT
     parser.add_argument(
         f"--{prefix}-rapi-port",
         type=int,
@@ -256,9 +256,10 @@ def parse(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Setti
         parser.error(text)
 
     try:
-        names = tuple(hostnames.normalize(name) for name in options.instances)
-        options.dest_instance_name = options.dest_instance_name and hostnames.normalize(
+        names = tuple(netutils.normalize_host_name(name) for name in options.instances)
+        options.dest_instance_name = (
             options.dest_instance_name
+            and netutils.normalize_host_name(options.dest_instance_name)
         )
     except errors.OpPrereqError as err:
         refuse(err.args[0])

@@ -7,13 +7,12 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
-import msgspec
-
 from ganeti.base import errors
 from ganeti.base.filesystem import files
 from ganeti.base.pathutils import Paths
 from ganeti.base.process import Runner
-from ganeti.migration.takeover import node as node_module
+from ganeti.bootstrap.upgrade import access
+from ganeti.migration.takeover import node
 from ganeti.migration.takeover.journal import Target
 from ganeti.protocols.ssconf import SimpleStore
 from ganeti.protocols.ssh import account, client
@@ -29,7 +28,7 @@ class Node(Protocol):
 
     target: Target
 
-    def run(self, step: str) -> node_module.Report:
+    def run(self, step: str) -> node.Report:
         """Run a step there; errors as those of `ganeti.migration.takeover.node`."""
 
     def put(self, path: str, data: bytes, *, mode: int) -> None:
@@ -47,11 +46,11 @@ class ThisNode:
         self._process = process
         self._daemon_util = daemon_util
 
-    def run(self, step: str) -> node_module.Report:
+    def run(self, step: str) -> node.Report:
         """Run a step here."""
         message = {"step": step, "daemon_util": self._daemon_util}
         try:
-            return node_module.run_step(self._paths, self._process, message)
+            return node.run_step(self._paths, self._process, message)
         except (errors.GenericError, OSError) as err:
             raise errors.OpExecError(f"node {self.target.name}: {err}") from err
 
@@ -71,27 +70,19 @@ class OtherNode:
         self._shell = shell
         self._daemon_util = daemon_util
 
-    def run(self, step: str) -> node_module.Report:
+    def run(self, step: str) -> node.Report:
         """Run a step there.
 
         Raises:
             OpExecError: the step failed there, or the answer is damaged.
             SshError: the connection broke.
         """
-        program = os.path.join(self._paths.tools_dir, node_module.NAME)
+        program = os.path.join(self._paths.tools_dir, node.NAME)
         message = json.dumps({"step": step, "daemon_util": self._daemon_util})
         result = self._shell.run([program], stdin=message, timeout_s=_STEP_S)
-        where = f"node {self.target.name}"
-        if result.failed:
-            lines = result.output.strip()[-_MAX_ANSWER:].splitlines()
-            text = lines[-1] if lines else "no output"
-            raise errors.OpExecError(f"{where}: {program} {result.reason}: {text:.500}")
-        if len(result.stdout) > _MAX_ANSWER:
-            raise errors.OpExecError(f"{where}: {program}: answers too much")
-        try:
-            return msgspec.json.decode(result.stdout, type=node_module.Report)
-        except ValueError as err:
-            raise errors.OpExecError(f"{where}: {program}: {err}") from err
+        return access.answer(
+            self.target.name, program, result, node.Report, most=_MAX_ANSWER
+        )
 
     def put(self, path: str, data: bytes, *, mode: int) -> None:
         """Write a file there."""

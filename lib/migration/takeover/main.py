@@ -1,27 +1,103 @@
 """``take-over``: move a live cluster of another Ganeti 3 here, or back."""
 
 import argparse
+import contextlib
 import os
 import sys
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Collection, Sequence
+from typing import Any, Final, NamedTuple
 
 import simplejson
 
 from ganeti import _buildconf
 from ganeti.base import errors
 from ganeti.base.clock import SystemClock
-from ganeti.base.constants import ecodes
+from ganeti.base.constants import disks, ecodes
 from ganeti.base.filesystem import files
 from ganeti.base.pathutils import Paths
 from ganeti.base.process import SystemRunner
 from ganeti.migration import cfgupgrade, old_config, old_jobs
-from ganeti.migration.takeover import access, findings, steps
+from ganeti.migration.takeover import access, steps
 from ganeti.migration.takeover import journal as record
 from ganeti.migration.takeover.journal import Journal, Target
+from ganeti.model.objects import Snapshot
 from ganeti.node.hypervisor.registry import DRIVERS
 from ganeti.protocols.ssconf import SimpleStore
 from ganeti.tools import common
+
+# Parts of a configuration that this release does not offer, as lines of text.
+
+#: Hypervisors whose instances are only known to run if this release has started them.
+_UNSEEN: Final = ("chroot", "lxc")
+
+
+class Findings(NamedTuple):
+    """Results of a check.
+
+    Attributes:
+        obstacles: reasons that prevent the take-over.
+        notes: parts that stay in the configuration but cannot be used.
+    """
+
+    obstacles: list[str]
+    notes: list[str]
+
+
+def findings_of_configuration(
+    snapshot: Snapshot, hypervisors: Collection[str]
+) -> Findings:
+    """Return the parts of a configuration that this release does not offer.
+
+    Args:
+        snapshot: the configuration.
+        hypervisors: the offered hypervisors.
+    """
+    templates = disks.OFFERED_DISK_TEMPLATES
+    cluster, obstacles, notes = snapshot.cluster, [], []
+    for instance in snapshot.instances.values():
+        if instance.hypervisor not in hypervisors:
+            obstacles.append(
+                f"instance {instance.name}: hypervisor {instance.hypervisor} is not"
+                f" offered; offered are {', '.join(sorted(hypervisors))}"
+            )
+        elif instance.hypervisor in _UNSEEN and instance.admin_state == "up":
+            obstacles.append(
+                f"instance {instance.name}: hypervisor {instance.hypervisor}: whether"
+                " it runs is not seen after the take-over, so it could be started"
+                " twice; end it before, with gnt-instance shutdown"
+            )
+        kinds = {
+            snapshot.disks[uuid].dev_type
+            for uuid in instance.disks
+            if uuid in snapshot.disks
+        }
+        obstacles += [
+            f"instance {instance.name}: disk template {kind} is not offered; offered"
+            f" are {', '.join(templates)}"
+            for kind in sorted(kinds.difference(templates))
+        ]
+    obstacles += [
+        f"cluster: hypervisor {name} is enabled but not offered; disable it with"
+        " gnt-cluster modify --enabled-hypervisors"
+        for name in cluster.enabled_hypervisors
+        if name not in hypervisors
+    ]
+    notes += [
+        f"cluster: disk template {name} is enabled but not offered; new disks of it"
+        " cannot be created"
+        for name in cluster.enabled_disk_templates
+        if name not in templates
+    ]
+    if cluster.instance_communication_network:
+        notes.append("cluster: instance communication is not offered")
+    notes += [
+        f"node {node.name}: is offline and is not taken over; when it is back, stop"
+        " its daemons and run gnt-node add --readd"
+        for node in snapshot.nodes.values()
+        if node.offline
+    ]
+    return Findings(sorted(obstacles), sorted(notes))
+
 
 NAME: Final = "take-over"
 DAEMON_UTIL: Final = "/usr/lib/ganeti/daemon-util"
@@ -93,13 +169,7 @@ def _go_over(
     journal = journal or _new_journal(paths, options.daemon_util)
     if not is_new:
         _say(f"Continuing at the step: {steps.title(journal.todo[0], journal)}")
-    with access.connected(
-        paths,
-        SystemRunner(),
-        journal.nodes,
-        journal.daemon_util,
-        check_host_keys=not options.no_ssh_key_check,
-    ) as nodes:
+    with _connected(paths, options, journal) as nodes:
         if is_new:
             journal = _check(paths, journal, nodes)
         _show(journal)
@@ -133,15 +203,21 @@ def _go_back(
     if options.plan:
         return
     _ask(options)
-    with access.connected(
+    with _connected(paths, options, journal) as nodes:
+        steps.Steps(paths, SystemClock(), journal, nodes, _say).run()
+    _say(f"Cluster {journal.cluster} runs under the other Ganeti again.")
+
+
+def _connected(
+    paths: Paths, options: argparse.Namespace, journal: Journal
+) -> contextlib.AbstractContextManager[list[access.Node]]:
+    return access.connected(
         paths,
         SystemRunner(),
         journal.nodes,
         journal.daemon_util,
         check_host_keys=not options.no_ssh_key_check,
-    ) as nodes:
-        steps.Steps(paths, SystemClock(), journal, nodes, _say).run()
-    _say(f"Cluster {journal.cluster} runs under the other Ganeti again.")
+    )
 
 
 def _show(journal: Journal) -> None:
@@ -214,7 +290,7 @@ def _check(paths: Paths, journal: Journal, nodes: Sequence[access.Node]) -> Jour
     changes = old_config.read(
         places.config_data, check=True, cluster_name=journal.cluster
     )
-    checked = findings.of_configuration(old_config.snapshot_of(changes), DRIVERS)
+    checked = findings_of_configuration(old_config.snapshot_of(changes), DRIVERS)
     obstacles, notes = list(checked.obstacles), list(checked.notes)
     obstacles += [
         f"job {text} has not ended; let the queue become empty (gnt-cluster queue"

@@ -7,24 +7,209 @@ JSON object. Each step can be repeated.
 import contextlib
 import os
 import shutil
+import stat
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from ganeti import _buildconf
 from ganeti.base import errors
-from ganeti.base.constants import ecodes
+from ganeti.base.errors import refusal
 from ganeti.base.filesystem import files
 from ganeti.base.pathutils import Paths
 from ganeti.base.process import Runner, SystemRunner
-from ganeti.migration.takeover import kept, runtimes, services
+from ganeti.migration.takeover import services
 from ganeti.node.hypervisor.kvm import files as kvm_files
+from ganeti.node.hypervisor.kvm import runtime
 from ganeti.node.services import Services
 from ganeti.protocols.ssconf import SimpleStore
-from ganeti.store.file import sqlite_file
+from ganeti.store import schema
 from ganeti.tools import common
+
+# Runtime files of guests that another implementation of Ganeti 3 has started.
+#
+# The forms are the same up to small differences: other implementations write numbers
+# among the arguments, leave out the control sockets, and have the value ``default`` for
+# the parameter ``disk_discard``. Specified in the hypervisor document, section 2.2.
+
+_SUFFIX = ".runtime"
+_MODE = 0o600
+_SOCKETS = ("qmp", "kvmd")
+
+
+def convert_runtime(paths: Paths, name: str, text: bytes) -> bytes:
+    """Return a runtime file as this implementation reads it.
+
+    Raises:
+        HypervisorError: the file is damaged.
+    """
+    try:
+        argv, nics, hvparams, disks = msgspec.json.decode(text)
+        strings = _with_control(paths, name, [str(word) for word in argv])
+        params: dict[str, Any] = dict(hvparams)
+    except (msgspec.DecodeError, UnicodeDecodeError, TypeError, ValueError) as err:
+        raise errors.HypervisorError(f"instance {name}: runtime: {err}") from err
+    if params.get("disk_discard") == "default":
+        params["disk_discard"] = "ignore"
+    value = msgspec.json.encode([strings, nics, params, disks])
+    return msgspec.json.encode(runtime.parse(name, value))
+
+
+def _with_control(paths: Paths, name: str, argv: list[str]) -> list[str]:
+    """Return arguments with the control sockets, which others add at each start."""
+    if "-qmp" in argv:
+        return argv
+    guest = kvm_files.Files(paths, name)
+    sockets = (f"unix:{guest.control(kind)},server=on,wait=off" for kind in _SOCKETS)
+    return [*argv, *(word for socket in sockets for word in ("-qmp", socket))]
+
+
+def runtime_directory(paths: Paths) -> str:
+    """Return the directory of the runtime files of a node."""
+    return f"{kvm_files.root_dir(paths)}/conf"
+
+
+def runtime_path(paths: Paths, name: str) -> str:
+    """Return the runtime file of a guest."""
+    return f"{runtime_directory(paths)}/{name}{_SUFFIX}"
+
+
+def runtime_names(paths: Paths) -> list[str]:
+    """Return the guests of this node that have a runtime file, sorted."""
+    return _names(runtime_directory(paths))
+
+
+def convert_runtimes(paths: Paths, originals: str) -> list[str]:
+    """Convert the runtime files of this node; return the names of their guests.
+
+    Can be repeated after an interruption.
+
+    Args:
+        paths: of this node.
+        originals: directory for the files as they were.
+
+    Raises:
+        HypervisorError: a file is damaged; the files before it are converted.
+    """
+    present = runtime_names(paths)
+    os.makedirs(originals, mode=0o700, exist_ok=True)
+    for name in present:
+        path = runtime_path(paths, name)
+        text = files.read_file(path)
+        if not os.path.exists(f"{originals}/{name}{_SUFFIX}"):
+            files.write_file(f"{originals}/{name}{_SUFFIX}", text, mode=_MODE)
+        converted = convert_runtime(paths, name, text)
+        if converted != text:
+            files.write_file(path, converted, mode=_MODE)
+    return present
+
+
+def restore_runtimes(paths: Paths, originals: str) -> list[str]:
+    """Put back the files of guests that were not started since; return their names."""
+    restored = []
+    for name in _names(originals):
+        path = runtime_path(paths, name)
+        before = files.read_file(f"{originals}/{name}{_SUFFIX}")
+        with contextlib.suppress(FileNotFoundError):
+            if files.read_file(path) == convert_runtime(paths, name, before):
+                files.write_file(path, before, mode=_MODE)
+                restored.append(name)
+    return restored
+
+
+def _names(path: str) -> list[str]:
+    try:
+        entries = sorted(os.listdir(path))
+    except FileNotFoundError:
+        return []
+    return [name.removesuffix(_SUFFIX) for name in entries if name.endswith(_SUFFIX)]
+
+
+# Owners and modes of a node's files, kept for the way back.
+#
+# The daemons of this implementation run as root, others as users of their own. No file
+# that the others need is removed, so their owners and modes are enough.
+
+#: Most rows of the list: a queue has at most 5,000 live jobs.
+_MAX_ROWS: Final = 1_000_000
+
+
+class KeptRow(NamedTuple):
+    """Owner and mode of one file or directory."""
+
+    path: str
+    uid: int
+    gid: int
+    mode: int
+
+
+def keep_files(paths: Paths, target: str) -> int:
+    """Write the owners and modes of this node's files; return their number.
+
+    Does nothing if the list is there: after an interruption, the first one counts.
+    """
+    if os.path.exists(target):
+        return 0
+    tops = (paths.data_dir, paths.run_dir, paths.log_dir)
+    rows = [row for top in tops for row in _walk(top)]
+    files.write_file(target, msgspec.json.encode(rows), mode=0o600)
+    return len(rows)
+
+
+def restore_files(paths: Paths, target: str) -> int:
+    """Give the files that still exist their owners and modes; return their number.
+
+    New files of the queue get the owners and modes of the queue itself.
+    """
+    try:
+        rows = msgspec.json.decode(
+            files.read_file(target, max_size=files.WHOLE_STATE), type=list[KeptRow]
+        )
+    except FileNotFoundError:
+        return 0
+    return sum(map(_restore_file, [*rows[:_MAX_ROWS], *_new_in_queue(paths, rows)]))
+
+
+def _new_in_queue(paths: Paths, rows: Sequence[KeptRow]) -> Iterator[KeptRow]:
+    """Yield the wanted owners and modes of files of the queue that are not listed."""
+    known = {row.path: row for row in rows}
+    queue = known.get(paths.data("queue"))
+    if queue is None:
+        return
+    for row in _walk(queue.path):
+        if row.path not in known:
+            mode = queue.mode if os.path.isdir(row.path) else queue.mode & 0o666
+            yield KeptRow(row.path, queue.uid, queue.gid, mode)
+
+
+def _walk(top: str) -> Iterator[KeptRow]:
+    yield from _row(top)
+    for directory, names, others in os.walk(top):
+        for name in sorted((*names, *others)):
+            yield from _row(os.path.join(directory, name))
+
+
+def _row(path: str) -> Iterator[KeptRow]:
+    with contextlib.suppress(FileNotFoundError):
+        state = os.lstat(path)
+        if stat.S_ISREG(state.st_mode) or stat.S_ISDIR(state.st_mode):
+            yield KeptRow(path, state.st_uid, state.st_gid, stat.S_IMODE(state.st_mode))
+
+
+def _restore_file(row: KeptRow) -> bool:
+    try:
+        fd = os.open(row.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        os.fchown(fd, row.uid, row.gid)
+        os.fchmod(fd, row.mode)
+    finally:
+        os.close(fd)
+    return True
+
 
 NAME: Final = "take-over-node"
 #: Seconds to wait for the end of another step: daemons may take long to start.
@@ -85,9 +270,8 @@ def run_step(paths: Paths, process: Runner, message: Mapping[str, Any]) -> Repor
     """
     step, daemon_util = STEPS.get(message.get("step", "")), message.get("daemon_util")
     if step is None or not daemon_util or not os.path.isabs(daemon_util):
-        raise errors.OpPrereqError(
-            f"input: wanted a step ({', '.join(STEPS)}) and the path daemon_util",
-            ecodes.ECODE_INVAL,
+        raise refusal(
+            f"input: wanted a step ({', '.join(STEPS)}) and the path daemon_util"
         )
     # A step whose caller was killed may still run here.
     lock = f"{paths.lock_dir}/{NAME}.lock"
@@ -128,11 +312,9 @@ def _problems(paths: Paths, process: Runner, daemon_util: str) -> list[str]:
     if os.geteuid() != 0:
         problems.append("must run as root")
     problems += Services(paths, process).user_problems()
-    for name in runtimes.names(paths):
+    for name in runtime_names(paths):
         try:
-            runtimes.convert(
-                paths, name, files.read_file(runtimes.path_of(paths, name))
-            )
+            convert_runtime(paths, name, files.read_file(runtime_path(paths, name)))
         except errors.HypervisorError as err:
             problems.append(str(err))
     return problems
@@ -163,13 +345,13 @@ def _daemons_record(paths: Paths) -> str:
 def _keep(paths: Paths, _process: Runner, _daemon_util: str) -> list[str]:
     """Keep the owners and modes of the files."""
     files.make_dir(state_dir(paths), 0o700)
-    kept.keep(paths, f"{state_dir(paths)}/owners.json")
+    keep_files(paths, f"{state_dir(paths)}/owners.json")
     return []
 
 
 def _convert(paths: Paths, _process: Runner, _daemon_util: str) -> list[str]:
     """Convert the runtime files of guests."""
-    return runtimes.convert_all(paths, f"{state_dir(paths)}/runtime")
+    return convert_runtimes(paths, f"{state_dir(paths)}/runtime")
 
 
 def _start(paths: Paths, process: Runner, _daemon_util: str) -> list[str]:
@@ -194,9 +376,9 @@ def _restore(paths: Paths, process: Runner, _daemon_util: str) -> list[str]:
     with contextlib.suppress(FileNotFoundError):
         text = files.read_file(f"{state_dir(paths)}/units.json")
         services.remove_units(process, msgspec.json.decode(text, type=list[str]))
-    restored = runtimes.restore_all(paths, f"{state_dir(paths)}/runtime")
-    sqlite_file.remove_file(paths.store_db)
-    kept.restore(paths, f"{state_dir(paths)}/owners.json")
+    restored = restore_runtimes(paths, f"{state_dir(paths)}/runtime")
+    schema.remove_file(paths.store_db)
+    restore_files(paths, f"{state_dir(paths)}/owners.json")
     return restored
 
 

@@ -333,7 +333,7 @@ def incompatible_changes(paths: Paths, journal: Journal) -> list[str]:
             f"the master is {master}; make {journal.master} the master again, with"
             " gnt-cluster master-failover"
         )
-    if not _has_key(paths.server_pem):
+    if b"PRIVATE KEY-----" not in files.read_file(paths.server_pem):
         changes.append(
             f"{paths.server_pem} has no private key: the cluster certificate was"
             " renewed in a form that the other Ganeti does not read"
@@ -348,7 +348,3 @@ def waiting_jobs(follower: store.Follower) -> list[str]:
         for job in old_jobs.live(follower)
         if not job.is_final
     ]
-
-
-def _has_key(path: str) -> bool:
-    return b"PRIVATE KEY-----" in files.read_file(path)

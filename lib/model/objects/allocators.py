@@ -8,7 +8,12 @@ part without a type stands for all other types.
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ganeti.base.constants.protocols.iallocator import DEFAULT_IALLOCATOR_SHORTCUT
+IALLOCATOR_MODE_ALLOC: Final = "allocate"
+IALLOCATOR_MODE_RELOC: Final = "relocate"
+IALLOC_HAIL: Final = "hail"
+#: Means the cluster default.
+DEFAULT_IALLOCATOR_SHORTCUT: Final = "."
+
 
 #: Key of the names for all types that are not named.
 OTHERS: Final = ""

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ganeti.base.constants.parameters import cloud_init as constants
+from ganeti.base.constants.parameters import cloud_init
 
 #: Settings for a guest whose instance has no user data.
 _NO_USER_DATA = "#cloud-config\n{}\n"
@@ -16,7 +16,7 @@ _NO_USER_DATA = "#cloud-config\n{}\n"
 
 def has_parameters(osparams: Mapping[str, Any]) -> bool:
     """Return whether OS parameters ask for a seed."""
-    return any(name in constants.PARAMETERS for name in osparams)
+    return any(name in cloud_init.PARAMETERS for name in osparams)
 
 
 def without_parameters(osparams: Mapping[str, Any]) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def without_parameters(osparams: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in osparams.items()
-        if name not in constants.PARAMETERS
+        if name not in cloud_init.PARAMETERS
     }
 
 
@@ -39,14 +39,14 @@ def files(name: str, uuid: str, osparams: Mapping[str, Any]) -> dict[str, str]:
     if not has_parameters(osparams):
         return {}
     given = {
-        file: str(osparams[f"{constants.PREFIX}{file}"])
-        for file in constants.FILES
-        if f"{constants.PREFIX}{file}" in osparams
+        file: str(osparams[f"{cloud_init.PREFIX}{file}"])
+        for file in cloud_init.FILES
+        if f"{cloud_init.PREFIX}{file}" in osparams
     }
     defaults = {
-        constants.USER_DATA: _NO_USER_DATA,
-        constants.META_DATA: _meta_data(
-            name, uuid, str(osparams.get(constants.SSH_KEY, ""))
+        cloud_init.USER_DATA: _NO_USER_DATA,
+        cloud_init.META_DATA: _meta_data(
+            name, uuid, str(osparams.get(cloud_init.SSH_KEY, ""))
         ),
     }
     return defaults | given

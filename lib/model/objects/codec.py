@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from ganeti.base import errors
-from ganeti.model.objects.base import Record
+from ganeti.model.objects.records import Record
 
 R = TypeVar("R", bound=Record)
 

@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ganeti.base.constants.parameters import hypervisors
-from ganeti.model.objects.instance import Instance
+from ganeti.base.constants.parameters.hvparams import VNC_BASE_PORT
+from ganeti.model.objects.records import Instance
 
 _WILDCARDS: Final = frozenset({"0.0.0.0", "::"})
 #: Program that connects the terminal to the serial line of a guest.
@@ -89,7 +89,7 @@ def _kvm(instance: Instance, hvparams: Mapping[str, Any], host: ConsoleHost) -> 
             kind="vnc",
             host=_reachable(vnc, host),
             port=port,
-            display=port - hypervisors.VNC_BASE_PORT,
+            display=port - VNC_BASE_PORT,
         )
     if spice and port is not None:
         address = _reachable(spice, host)

@@ -24,6 +24,13 @@ from ganeti.base.constants.protocols import export as constants
 from ganeti.base.text import control_chars
 from ganeti.model.objects.filled import DiskX, InstanceX, NicX
 
+_INISECT_EXP: Final = "export"
+_INISECT_INS: Final = "instance"
+_INISECT_HYP: Final = "hypervisor"
+_INISECT_BEP: Final = "backend"
+_INISECT_OSP: Final = "os"
+_INISECT_OSP_PRIVATE: Final = "os_private"
+
 #: Most characters of a description; that of 16 disks and 8 NICs has about 4,000.
 MAX_LENGTH: Final = 256 * 1024
 #: Largest disk, in MiB: 1 EiB.
@@ -36,10 +43,10 @@ _KEY: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*")
 #: Section with parameters as JSON: section, name and text of each.
 _EXACT: Final = "exact"
 _PARAMETERS: Final = (
-    constants.INISECT_HYP,
-    constants.INISECT_BEP,
-    constants.INISECT_OSP,
-    constants.INISECT_OSP_PRIVATE,
+    _INISECT_HYP,
+    _INISECT_BEP,
+    _INISECT_OSP,
+    _INISECT_OSP_PRIVATE,
 )
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _NIC_KEYS: Final = ("mac", "ip", "mode", "link", "vlan", "network", "name")
@@ -111,14 +118,14 @@ def text_of(
         timestamp: seconds since 1970.
     """
     parser = _parser()
-    parser[constants.INISECT_EXP] = {
+    parser[_INISECT_EXP] = {
         "version": str(versions.EXPORT_VERSION),
         "timestamp": str(timestamp),
         "source": source,
         "os": instance.os,
         "compression": constants.IEC_NONE,
     }
-    parser[constants.INISECT_INS] = _instance_section(instance, sizes)
+    parser[_INISECT_INS] = _instance_section(instance, sizes)
     given = (
         instance.hvparams,
         instance.beparams,
@@ -131,7 +138,7 @@ def text_of(
 def format_info(info: ExportInfo) -> str:
     """Return the text of ``config.ini`` for a description, the inverse of `parse`."""
     parser = _parser()
-    parser[constants.INISECT_EXP] = {
+    parser[_INISECT_EXP] = {
         "version": str(versions.EXPORT_VERSION),
         "timestamp": str(info.timestamp),
         "source": info.source,
@@ -159,7 +166,7 @@ def format_info(info: ExportInfo) -> str:
             if value is not None
         }
         section |= {f"disk{index}_{key}": text for key, text in values.items()}
-    parser[constants.INISECT_INS] = section
+    parser[_INISECT_INS] = section
     given = (info.hvparams, info.backend, info.osparams, info.osparams_private)
     return _text(parser, given)
 
@@ -279,11 +286,11 @@ def parse(text: str) -> ExportInfo:
     for key, value in sections.get(_EXACT, {}).items():
         section, name, content = _exact(key, value)
         sections.setdefault(section, {})[name] = content
-    for name in (constants.INISECT_EXP, constants.INISECT_INS):
+    for name in (_INISECT_EXP, _INISECT_INS):
         if name not in sections:
             raise errors.ParseError(f"section [{name}]: missing")
-    export = _Section(constants.INISECT_EXP, sections[constants.INISECT_EXP])
-    own = _Section(constants.INISECT_INS, sections[constants.INISECT_INS])
+    export = _Section(_INISECT_EXP, sections[_INISECT_EXP])
+    own = _Section(_INISECT_INS, sections[_INISECT_INS])
     if export.text("version") != str(versions.EXPORT_VERSION):
         raise export.error("version", str(versions.EXPORT_VERSION))
     if export.get("compression", constants.IEC_NONE) != constants.IEC_NONE:
@@ -298,10 +305,10 @@ def parse(text: str) -> ExportInfo:
         tags=tuple(own.get("tags").split()),
         nics=_nics(own),
         disks=_disks(own),
-        hvparams=sections.get(constants.INISECT_HYP, {}),
-        backend=sections.get(constants.INISECT_BEP) or _old_backend(own),
-        osparams=sections.get(constants.INISECT_OSP, {}),
-        osparams_private=sections.get(constants.INISECT_OSP_PRIVATE, {}),
+        hvparams=sections.get(_INISECT_HYP, {}),
+        backend=sections.get(_INISECT_BEP) or _old_backend(own),
+        osparams=sections.get(_INISECT_OSP, {}),
+        osparams_private=sections.get(_INISECT_OSP_PRIVATE, {}),
     )
 
 

@@ -6,9 +6,7 @@ node needs is not part of the object but an argument of the call.
 
 from typing import Any
 
-from ganeti.model.objects.base import Record
-from ganeti.model.objects.disk import Disk
-from ganeti.model.objects.instance import Instance, Nic
+from ganeti.model.objects.records import Disk, Instance, Nic, Record
 
 
 class DiskX(Disk, frozen=True, kw_only=True):

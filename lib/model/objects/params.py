@@ -10,10 +10,7 @@ from typing import Any
 from ganeti.base.constants.parameters import params
 from ganeti.base.constants.parameters.hvparams import HYPERVISOR
 from ganeti.base.constants.protocols.oob import OOB_OPT_OUT
-from ganeti.model.objects.cluster import Cluster
-from ganeti.model.objects.group import NodeGroup
-from ganeti.model.objects.instance import Instance, Nic
-from ganeti.model.objects.node import Node
+from ganeti.model.objects.records import Cluster, Instance, Nic, Node, NodeGroup
 from ganeti.model.objects.snapshot import Snapshot
 
 Params = dict[str, Any]

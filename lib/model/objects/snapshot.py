@@ -10,14 +10,16 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 import immutables
 
 from ganeti.base import errors
-from ganeti.model.objects.base import Record
-from ganeti.model.objects.cluster import Cluster
-from ganeti.model.objects.disk import Disk
-from ganeti.model.objects.filters import FilterRule
-from ganeti.model.objects.group import NodeGroup
-from ganeti.model.objects.instance import Instance
-from ganeti.model.objects.network import Network
-from ganeti.model.objects.node import Node
+from ganeti.model.objects.records import (
+    Cluster,
+    Disk,
+    FilterRule,
+    Instance,
+    Network,
+    Node,
+    NodeGroup,
+    Record,
+)
 
 R = TypeVar("R", bound=Record)
 

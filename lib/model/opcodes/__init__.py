@@ -4,8 +4,6 @@ LUXI and RAPI decoding, command line options, documentation and result checks us
 the annotations. The actions of opcodes are in `ganeti.operations`.
 """
 
-from ganeti.model.opcodes.backup import BackupExport, BackupPrepare, BackupRemove
-from ganeti.model.opcodes.base import Opcode
 from ganeti.model.opcodes.cluster import (
     ClusterActivateMasterIp,
     ClusterConfigQuery,
@@ -31,6 +29,7 @@ from ganeti.model.opcodes.codec import (
     redact,
     short_summary,
 )
+from ganeti.model.opcodes.common import Opcode
 from ganeti.model.opcodes.group import (
     GroupAdd,
     GroupAssignNodes,
@@ -41,9 +40,14 @@ from ganeti.model.opcodes.group import (
     GroupVerifyDisks,
 )
 from ganeti.model.opcodes.instance import (
+    InstanceActivateDisks,
     InstanceConsole,
+    InstanceDeactivateDisks,
+    InstanceGrowDisk,
     InstanceQueryData,
     InstanceReboot,
+    InstanceRecreateDisks,
+    InstanceReplaceDisks,
     InstanceSetParams,
     InstanceShutdown,
     InstanceStartup,
@@ -55,20 +59,15 @@ from ganeti.model.opcodes.instance_create import (
     InstanceRemove,
     InstanceRename,
 )
-from ganeti.model.opcodes.instance_disks import (
-    InstanceActivateDisks,
-    InstanceDeactivateDisks,
-    InstanceGrowDisk,
-    InstanceRecreateDisks,
-    InstanceReplaceDisks,
-)
 from ganeti.model.opcodes.instance_move import (
+    BackupExport,
+    BackupPrepare,
+    BackupRemove,
     InstanceChangeGroup,
     InstanceFailover,
     InstanceMigrate,
     InstanceMove,
 )
-from ganeti.model.opcodes.misc import ExtStorageDiagnose, OsDiagnose
 from ganeti.model.opcodes.network import (
     NetworkAdd,
     NetworkConnect,
@@ -92,8 +91,16 @@ from ganeti.model.opcodes.node import (
     RepairNodeStorage,
     RestrictedCommand,
 )
-from ganeti.model.opcodes.query import Query, QueryFields
-from ganeti.model.opcodes.tags import TagsDel, TagsGet, TagsSearch, TagsSet
+from ganeti.model.opcodes.query import (
+    ExtStorageDiagnose,
+    OsDiagnose,
+    Query,
+    QueryFields,
+    TagsDel,
+    TagsGet,
+    TagsSearch,
+    TagsSet,
+)
 from ganeti.model.opcodes.test import (
     TestAllocator,
     TestDelay,

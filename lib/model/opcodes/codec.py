@@ -13,35 +13,27 @@ from ganeti.base.constants.parameters import forms
 from ganeti.base.text import messages
 from ganeti.model import ht
 from ganeti.model.opcodes import (
-    backup,
     cluster,
     group,
     instance,
     instance_create,
-    instance_disks,
     instance_move,
-    misc,
     network,
     node,
     query,
-    tags,
     test,
 )
-from ganeti.model.opcodes.base import Opcode
+from ganeti.model.opcodes.common import Opcode
 
 _MODULES: Final = (
-    backup,
     cluster,
     group,
     instance,
     instance_create,
-    instance_disks,
     instance_move,
-    misc,
     network,
     node,
     query,
-    tags,
     test,
 )
 

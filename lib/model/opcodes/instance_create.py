@@ -6,7 +6,7 @@ from ganeti.base.constants.parameters import forms
 from ganeti.model import ht
 from ganeti.model.ht import Doc
 from ganeti.model.opcodes import common
-from ganeti.model.opcodes.base import Opcode
+from ganeti.model.opcodes.common import Opcode
 
 
 class InstanceCreate(Opcode, tag="OP_INSTANCE_CREATE", frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar
 from ganeti.model import ht
 from ganeti.model.ht import Doc
 from ganeti.model.opcodes import common
-from ganeti.model.opcodes.base import Opcode
+from ganeti.model.opcodes.common import Opcode
 
 
 class TestAllocator(Opcode, tag="OP_TEST_ALLOCATOR", frozen=True, kw_only=True):

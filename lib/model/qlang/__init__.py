@@ -7,8 +7,7 @@ set of fields belongs to `ganeti.master.query`; the arguments of list commands b
 """
 
 from ganeti.model.qlang.evaluate import Leaf, Predicate, compile_, requested_names
-from ganeti.model.qlang.parser import glob_regex, parse
-from ganeti.model.qlang.structure import MAX_DEPTH, check, fields_of
+from ganeti.model.qlang.parser import MAX_DEPTH, check, fields_of, glob_regex, parse
 
 __all__ = [
     "MAX_DEPTH",

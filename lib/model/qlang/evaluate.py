@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ganeti.base import errors
-from ganeti.base.constants import query as c
+from ganeti.base.constants import query
 from ganeti.base.text import patterns, units
-from ganeti.model.qlang import structure
+from ganeti.model.qlang import parser
 
 #: Returns whether a row matches; None if this is not known yet.
 Predicate = Callable[[Any], bool | None]
@@ -40,16 +40,16 @@ class Leaf(NamedTuple):
 
 
 _COMPARE: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
-    c.QLANG_OP_EQUAL: operator.eq,
-    c.QLANG_OP_EQUAL_LEGACY: operator.eq,
-    c.QLANG_OP_LT: operator.lt,
-    c.QLANG_OP_LE: operator.le,
-    c.QLANG_OP_GT: operator.gt,
-    c.QLANG_OP_GE: operator.ge,
+    query.QLANG_OP_EQUAL: operator.eq,
+    query.QLANG_OP_EQUAL_LEGACY: operator.eq,
+    query.QLANG_OP_LT: operator.lt,
+    query.QLANG_OP_LE: operator.le,
+    query.QLANG_OP_GT: operator.gt,
+    query.QLANG_OP_GE: operator.ge,
 }
-_EQUAL: Final = frozenset({c.QLANG_OP_EQUAL, c.QLANG_OP_EQUAL_LEGACY})
+_EQUAL: Final = frozenset({query.QLANG_OP_EQUAL, query.QLANG_OP_EQUAL_LEGACY})
 _NUMERIC: Final = frozenset(
-    {c.QFT_NUMBER, c.QFT_NUMBER_FLOAT, c.QFT_UNIT, c.QFT_TIMESTAMP}
+    {query.QFT_NUMBER, query.QFT_NUMBER_FLOAT, query.QFT_UNIT, query.QFT_TIMESTAMP}
 )
 
 
@@ -67,17 +67,17 @@ def compile_(qfilter: Any, resolve: Resolve) -> Predicate:
     if qfilter is None:
         return lambda _row: True
     name = qfilter[0]
-    if name == c.QLANG_OP_NOT:
+    if name == query.QLANG_OP_NOT:
         return _negate(compile_(qfilter[1], resolve))
-    if name == c.QLANG_OP_OR and (field := _contained_in(qfilter)) is not None:
+    if name == query.QLANG_OP_OR and (field := _contained_in(qfilter)) is not None:
         leaf = resolve(field)
         return _leaf(leaf, _contains(leaf, [node[2] for node in qfilter[1:]]))
-    if name in structure.LOGIC:
+    if name in parser.LOGIC:
         parts = [compile_(node, resolve) for node in qfilter[1:]]
-        return _all_of(parts) if name == c.QLANG_OP_AND else _any_of(parts)
+        return _all_of(parts) if name == query.QLANG_OP_AND else _any_of(parts)
     leaf = resolve(qfilter[1])
-    if name == c.QLANG_OP_NOT_EQUAL:
-        return _negate(_leaf(leaf, _comparison(leaf, c.QLANG_OP_EQUAL, qfilter[2])))
+    if name == query.QLANG_OP_NOT_EQUAL:
+        return _negate(_leaf(leaf, _comparison(leaf, query.QLANG_OP_EQUAL, qfilter[2])))
     return _leaf(leaf, _test(leaf, name, *qfilter[2:]))
 
 
@@ -125,17 +125,17 @@ def _leaf(leaf: Leaf, test: Callable[[Any], bool]) -> Predicate:
 
     def run(row: Any) -> bool | None:
         status, value = get(row)
-        return test(value) if status == c.RS_NORMAL else True
+        return test(value) if status == query.RS_NORMAL else True
 
     return run
 
 
 def _test(leaf: Leaf, name: str, *operands: Any) -> Callable[[Any], bool]:
-    if name == c.QLANG_OP_TRUE:
+    if name == query.QLANG_OP_TRUE:
         return _truth(leaf)
-    if name == c.QLANG_OP_REGEXP:
+    if name == query.QLANG_OP_REGEXP:
         return _search(leaf, patterns.compile_(operands[0]))
-    if name == c.QLANG_OP_CONTAINS:
+    if name == query.QLANG_OP_CONTAINS:
         return _contains(leaf, operands)
     return _comparison(leaf, name, operands[0])
 
@@ -148,7 +148,7 @@ def _misfit(leaf: Leaf, wanted: str, value: Any) -> errors.ParameterError:
 
 
 def _truth(leaf: Leaf) -> Callable[[Any], bool]:
-    if leaf.kind not in {c.QFT_BOOL, c.QFT_OTHER}:
+    if leaf.kind not in {query.QFT_BOOL, query.QFT_OTHER}:
         raise _misfit(leaf, "a boolean field", leaf.kind)
 
     def test(value: Any) -> bool:
@@ -160,7 +160,7 @@ def _truth(leaf: Leaf) -> Callable[[Any], bool]:
 
 
 def _search(leaf: Leaf, pattern: patterns.Pattern) -> Callable[[Any], bool]:
-    if leaf.kind not in {c.QFT_TEXT, c.QFT_OTHER}:
+    if leaf.kind not in {query.QFT_TEXT, query.QFT_OTHER}:
         raise _misfit(leaf, "a text field", leaf.kind)
 
     def test(value: Any) -> bool:
@@ -179,7 +179,7 @@ def _contained_in(qfilter: Any) -> Any:
     Such filters name many values, and getting the list can be dear.
     """
     nodes = qfilter[1:]
-    if not nodes or any(node[0] != c.QLANG_OP_CONTAINS for node in nodes):
+    if not nodes or any(node[0] != query.QLANG_OP_CONTAINS for node in nodes):
         return None
     field = nodes[0][1]
     return field if all(node[1] == field for node in nodes) else None
@@ -187,7 +187,7 @@ def _contained_in(qfilter: Any) -> Any:
 
 def _contains(leaf: Leaf, wanted: Sequence[Any]) -> Callable[[Any], bool]:
     """Return a test for lists that contain any of the wanted values."""
-    if leaf.kind != c.QFT_OTHER:
+    if leaf.kind != query.QFT_OTHER:
         raise _misfit(leaf, "a list field", leaf.kind)
 
     def test(value: Any) -> bool:
@@ -205,8 +205,10 @@ def _comparison(leaf: Leaf, name: str, wanted: Any) -> Callable[[Any], bool]:
         number = units.whole_number(wanted)
         wanted = wanted if number is None else number
     is_text = isinstance(wanted, str)
-    if leaf.kind == c.QFT_BOOL or (leaf.kind == c.QFT_TEXT and not is_text):
-        raise _misfit(leaf, "text" if leaf.kind == c.QFT_TEXT else "no value", wanted)
+    if leaf.kind == query.QFT_BOOL or (leaf.kind == query.QFT_TEXT and not is_text):
+        raise _misfit(
+            leaf, "text" if leaf.kind == query.QFT_TEXT else "no value", wanted
+        )
     if is_text and (leaf.kind in _NUMERIC or leaf.match == "seconds"):
         raise _misfit(leaf, "a number", wanted)
     compare = _COMPARE[name]
@@ -215,7 +217,7 @@ def _comparison(leaf: Leaf, name: str, wanted: Any) -> Callable[[Any], bool]:
         return lambda value: value == wanted or value.startswith(prefix)
     if leaf.match == "seconds":
         return lambda value: value is not None and bool(compare(value[0], wanted))
-    if leaf.kind == c.QFT_OTHER:
+    if leaf.kind == query.QFT_OTHER:
         return _loose_comparison(leaf, compare, wanted)
     # Some fields of a fixed kind may be null: a null value matches nothing.
     return lambda value: value is not None and bool(compare(value, wanted))
@@ -249,7 +251,7 @@ def requested_names(qfilter: Any, name_field: str) -> list[Any] | None:
 
 
 def _collect_names(node: Any, name_field: str, names: dict[Any, None]) -> bool:
-    if node[0] == c.QLANG_OP_OR:
+    if node[0] == query.QLANG_OP_OR:
         return all(_collect_names(part, name_field, names) for part in node[1:])
     if node[0] in _EQUAL and node[1] == name_field:
         names[node[2]] = None

@@ -1,4 +1,6 @@
-r"""The text form of filters, as users write it: ``name =~ m/^web/ and not offline``.
+r"""Filters as lists and as texts: their check, and the parser of texts.
+
+Users write ``name =~ m/^web/ and not offline``.
 
 Precedence from the tightest: ``not``, ``and``, ``or``; parentheses group. A value is an
 integer or a text in single or double quotes; inside quotes a backslash makes the next
@@ -9,19 +11,112 @@ import re
 from typing import Any, Final, NamedTuple, NoReturn
 
 from ganeti.base import errors
-from ganeti.base.constants import query as c
+from ganeti.base.constants import query
 from ganeti.base.text import patterns
-from ganeti.model.qlang.structure import MAX_DEPTH
 
+#: Operators on filters, on one field, and on a field and a value.
+LOGIC: Final = frozenset({query.QLANG_OP_OR, query.QLANG_OP_AND})
 _COMPARISONS: Final = {
-    "==": c.QLANG_OP_EQUAL,
-    "=": c.QLANG_OP_EQUAL,
-    "!=": c.QLANG_OP_NOT_EQUAL,
-    "<": c.QLANG_OP_LT,
-    "<=": c.QLANG_OP_LE,
-    ">": c.QLANG_OP_GT,
-    ">=": c.QLANG_OP_GE,
+    "==": query.QLANG_OP_EQUAL,
+    "=": query.QLANG_OP_EQUAL,
+    "!=": query.QLANG_OP_NOT_EQUAL,
+    "<": query.QLANG_OP_LT,
+    "<=": query.QLANG_OP_LE,
+    ">": query.QLANG_OP_GT,
+    ">=": query.QLANG_OP_GE,
 }
+COMPARISONS: Final = frozenset({*_COMPARISONS.values(), query.QLANG_OP_EQUAL_LEGACY})
+#: Deeper nesting is refused; filters written by people have a few levels.
+MAX_DEPTH: Final = 100
+#: Instructions of all regular expressions of a filter, and what each counts at least:
+#: they bound the time per row and, with `patterns`, the memory.
+MAX_PATTERNS_SIZE: Final = 10_000
+_MIN_PATTERN_SIZE: Final = 40
+
+
+def check(qfilter: Any, *, max_depth: int = MAX_DEPTH) -> None:
+    """Check that a value is a filter; None is a filter.
+
+    Raises:
+        ParseError: the value is not a filter; the text names the wrong part.
+    """
+    if qfilter is not None:
+        _check(qfilter, max_depth)
+
+
+def _check(node: Any, depth: int) -> int:
+    """Check a part of a filter; return the size of its regular expressions."""
+    if depth <= 0:
+        raise errors.ParseError("filter: nested too deeply")
+    if not isinstance(node, (list, tuple)) or not node:
+        raise errors.ParseError(f"filter: wanted [operator, ...], found {node!r:.200}")
+    operator, operands = node[0], node[1:]
+    if not isinstance(operator, str):
+        raise errors.ParseError(f"filter: wanted an operator, found {operator!r:.200}")
+    if operator in LOGIC:
+        size = 0
+        for operand in operands:
+            size += _check(operand, depth - 1)
+            if size > MAX_PATTERNS_SIZE:
+                raise errors.ParseError("filter: too many regular expressions")
+        return size
+    if operator == query.QLANG_OP_NOT:
+        _want(operator, operands, 1)
+        return _check(operands[0], depth - 1)
+    if operator == query.QLANG_OP_TRUE:
+        _want(operator, operands, 1)
+        _check_field(operator, operands[0])
+    elif operator in COMPARISONS or operator in {
+        query.QLANG_OP_REGEXP,
+        query.QLANG_OP_CONTAINS,
+    }:
+        _want(operator, operands, 2)
+        _check_field(operator, operands[0])
+        return _check_value(operator, operands[1])
+    else:
+        raise errors.ParseError(f"filter: {operator!r:.200} is not an operator")
+    return 0
+
+
+def _want(operator: str, operands: Any, count: int) -> None:
+    if len(operands) != count:
+        raise errors.ParseError(
+            f"filter: {operator!r:.200} wants {count} operands, found {len(operands)}"
+        )
+
+
+def _check_field(operator: str, field: Any) -> None:
+    if not isinstance(field, str):
+        raise errors.ParseError(
+            f"filter: {operator!r:.200} needs a field name, found {field!r:.200}"
+        )
+
+
+def _check_value(operator: str, value: Any) -> int:
+    if operator == query.QLANG_OP_REGEXP:
+        if not isinstance(value, str):
+            raise errors.ParseError(f"filter: wanted a pattern, found {value!r:.200}")
+        try:
+            return max(patterns.compile_(value).size, _MIN_PATTERN_SIZE)
+        except errors.ParseError as err:
+            raise errors.ParseError(f"filter: {err}") from err
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise errors.ParseError(
+            f"filter: {operator!r:.200} needs a string or an integer, found"
+            f" {value!r:.200}"
+        )
+    return 0
+
+
+def fields_of(qfilter: Any) -> frozenset[str]:
+    """Return the names of all fields in a checked filter."""
+    if qfilter is None:
+        return frozenset()
+    if qfilter[0] in LOGIC or qfilter[0] == query.QLANG_OP_NOT:
+        return frozenset().union(*(fields_of(node) for node in qfilter[1:]))
+    return frozenset((qfilter[1],))
+
+
 _PATTERNS: Final = frozenset({"=~", "!~"})
 _GLOBS: Final = frozenset({"=*", "!*"})
 _WORDS: Final = frozenset({"and", "or", "not", "in"})
@@ -76,10 +171,10 @@ class _Parser:
 
     # Grammar
     def _disjunction(self) -> list[Any]:
-        return self._chain("or", c.QLANG_OP_OR, self._conjunction)
+        return self._chain("or", query.QLANG_OP_OR, self._conjunction)
 
     def _conjunction(self) -> list[Any]:
-        return self._chain("and", c.QLANG_OP_AND, self._negation)
+        return self._chain("and", query.QLANG_OP_AND, self._negation)
 
     def _chain(self, word: str, operator: str, part: Any) -> list[Any]:
         parts = [part()]
@@ -92,7 +187,7 @@ class _Parser:
         if self._depth > MAX_DEPTH:
             self._fail(f"at most {MAX_DEPTH} levels of nesting")
         if self._take("word", "not"):
-            result = [c.QLANG_OP_NOT, self._negation()]
+            result = [query.QLANG_OP_NOT, self._negation()]
         elif self._take("op", "("):
             result = self._disjunction()
             if not self._take("op", ")"):
@@ -111,17 +206,23 @@ class _Parser:
         self._advance()
         operator = self._token.text if self._token.kind == "op" else ""
         if operator in _PATTERNS:
-            return self._maybe_not(operator, [c.QLANG_OP_REGEXP, field, self._regex()])
+            return self._maybe_not(
+                operator, [query.QLANG_OP_REGEXP, field, self._regex()]
+            )
         if operator in _GLOBS:
             self._advance()
             return self._maybe_not(
                 operator,
-                [c.QLANG_OP_REGEXP, field, glob_regex(self._string("a quoted text"))],
+                [
+                    query.QLANG_OP_REGEXP,
+                    field,
+                    glob_regex(self._string("a quoted text")),
+                ],
             )
         if operator in _COMPARISONS:
             self._advance()
             return [_COMPARISONS[operator], field, self._value()]
-        return [c.QLANG_OP_TRUE, field]
+        return [query.QLANG_OP_TRUE, field]
 
     def _membership(self) -> list[Any]:
         value = self._value()
@@ -130,13 +231,13 @@ class _Parser:
             self._fail("'in'")
         if self._token.kind != "word" or self._token.text in _WORDS:
             self._fail("a field name")
-        result: list[Any] = [c.QLANG_OP_CONTAINS, self._token.text, value]
+        result: list[Any] = [query.QLANG_OP_CONTAINS, self._token.text, value]
         self._advance()
-        return [c.QLANG_OP_NOT, result] if negated else result
+        return [query.QLANG_OP_NOT, result] if negated else result
 
     @staticmethod
     def _maybe_not(operator: str, result: list[Any]) -> list[Any]:
-        return [c.QLANG_OP_NOT, result] if operator.startswith("!") else result
+        return [query.QLANG_OP_NOT, result] if operator.startswith("!") else result
 
     def _value(self) -> str | int:
         if self._token.kind == "number":

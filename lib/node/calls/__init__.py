@@ -1,10 +1,11 @@
 """Node procedures: what the node daemon does when called.
 
 `procedure` registers a function, `LocalNode` is its first argument, `call` runs a
-procedure by name. `load` imports all modules with procedures, which registers them.
+procedure by name.
 """
 
 import importlib
+import pkgutil
 
 from ganeti.node.calls.registry import (
     PROCEDURES,
@@ -14,46 +15,11 @@ from ganeti.node.calls.registry import (
     procedure,
 )
 
-#: Modules with procedures.
-_MODULES = (
-    "basics",
-    "disks.blockdev",
-    "disks.exports",
-    "disks.mirrors",
-    "disks.storage_units",
-    "disks.transfers",
-    "disks.volumes",
-    "guests.consoles",
-    "guests.guest_agent",
-    "guests.helper_machines",
-    "guests.hotplug",
-    "guests.instances",
-    "guests.migration",
-    "heartbeats",
-    "membership.lifecycle",
-    "membership.master",
-    "membership.replica",
-    "membership.term_resets",
-    "membership.uploads",
-    "node_info",
-    "oob",
-    "open_vswitch",
-    "os.os_archives",
-    "os.os_scripts",
-    "peers",
-    "running_calls",
-    "scripts",
-    "trust.callers",
-    "trust.crypto",
-    "trust.ssh_keys",
-    "verify",
-)
-
 
 def load() -> None:
-    """Import all modules with procedures."""
-    for name in _MODULES:
-        importlib.import_module(f"ganeti.node.calls.{name}")
+    """Import all modules of this package, which registers their procedures."""
+    for module in pkgutil.walk_packages(__path__, f"{__name__}."):
+        importlib.import_module(module.name)
 
 
 __all__ = ["PROCEDURES", "LastAnswer", "LocalNode", "call", "load", "procedure"]

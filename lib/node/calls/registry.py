@@ -9,46 +9,17 @@ import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar, get_type_hints
+from typing import Any, Final, TypeVar, get_type_hints
 
 import msgspec
 
 from ganeti.base import clock, errors, pathutils, process
-from ganeti.decisions.quorum import Term
+from ganeti.node.calls.membership.master_term import TermGuard
 from ganeti.node.calls.power import NoSwitch, PowerSwitch
+from ganeti.node.calls.running_calls import RunningCalls
 from ganeti.node.hypervisor.base import Hypervisor
 from ganeti.protocols.ssconf import SimpleStore
 from ganeti.store.copies.replica import Replica
-
-
-class Terms(Protocol):
-    """The newest master term, see `master_term.TermGuard`."""
-
-    @property
-    def seen(self) -> Term:
-        """The newest term so far."""
-
-    def admit(self, term: Term) -> None:
-        """Check that a term may act here. Raises TermError."""
-
-    def check(self, term: Term) -> None:
-        """Admit a term and remember it. Raises TermError."""
-
-    def open_review(self, term: Term) -> str:
-        """Begin to count candidates that vouch for a term. Raises RpcError."""
-
-    def vouch(self, voucher: str, review: str, candidates: frozenset[str]) -> bool:
-        """Count one; return whether the term counts now. Raises RpcError."""
-
-    def move_to(self, cluster: str) -> None:
-        """Keep the term for another certificate of the same cluster."""
-
-
-class RunningCalls(Protocol):
-    """The calls in progress, see `ganeti.node.calls.running_calls.RunningCalls`."""
-
-    def abort(self, call_id: str) -> bool:
-        """End the programs of a call; return whether the call was running."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +43,7 @@ class LocalNode:
     power: PowerSwitch = dataclasses.field(
         default_factory=lambda: NoSwitch("the node daemon has no power switch")
     )
-    terms: Terms | None = None
+    terms: TermGuard | None = None
     running_calls: RunningCalls | None = None
 
     @functools.cached_property

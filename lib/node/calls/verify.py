@@ -9,26 +9,194 @@ import contextlib
 import logging
 import os
 import shutil
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from ganeti.base import clock, daemon_users, errors
 from ganeti.base.constants import versions
-from ganeti.base.constants.protocols import export as export_constants
-from ganeti.base.constants.protocols import nodeverify as nodeverify_constants
+from ganeti.base.constants.protocols import export, nodeverify
 from ganeti.base.filesystem import files, trusted_files
 from ganeti.base.net import netutils
 from ganeti.base.process import SAFE_PATH
 from ganeti.base.tls import x509
-from ganeti.node.calls import node_info
-from ganeti.node.calls.disks import exports, volumes
-from ganeti.node.calls.guests import leftovers
-from ganeti.node.calls.os import os_definitions
+from ganeti.node.calls import basics, guest_files, os_definitions
+from ganeti.node.calls.disks import exports, storage_units
 from ganeti.node.calls.registry import LocalNode, procedure
-from ganeti.node.calls.trust import ssh_verify
-from ganeti.node.storage import allowed, drbd_commands, drbd_tools, gluster, lvm
+from ganeti.node.storage import allowed, drbd_commands, gluster, lvm
 from ganeti.node.storage import files as disk_files
 from ganeti.protocols.rpc import node_port
+from ganeti.protocols.ssh import account, authorized_keys
+
+if TYPE_CHECKING:
+    from ganeti.protocols.ssh.client import Identity
+
+
+#: Nodes that are checked in parallel.
+SSH_PARALLEL: Final = 8
+_SSH_TIMEOUT_S: Final = 30.0
+
+
+def check_reach(node: LocalNode, ports: Mapping[str, int]) -> dict[str, str]:
+    """Log in to nodes and compare their host names.
+
+    Args:
+        node: this node.
+        ports: SSH port by node name.
+
+    Returns:
+        node name -> problem; nodes without a problem are left out.
+    """
+    from ganeti.protocols.ssh import client
+
+    identity = client.cluster_identity(node.paths, node.ssconf.cluster_name())
+    addresses = node.ssconf.node_primary_ips()
+
+    def check(name: str) -> str | None:
+        try:
+            address = addresses.get(name) or netutils.lookup(name, node.paths)
+            return _check_login(node, name, (address, ports[name]), identity)
+        except errors.GenericError as err:
+            return str(err)
+
+    with concurrent.futures.ThreadPoolExecutor(SSH_PARALLEL) as pool:
+        texts = list(pool.map(check, ports))
+    return {
+        name: text for name, text in zip(ports, texts, strict=True) if text is not None
+    }
+
+
+def _check_login(
+    node: LocalNode, name: str, address: tuple[str, int], identity: "Identity"
+) -> str | None:
+    from ganeti.protocols.ssh import client
+
+    environment = account.node_environment(node.paths, name)
+    with client.Client(
+        name,
+        address[1],
+        identity,
+        address=address[0],
+        environment=environment,
+    ) as shell:
+        command = "echo ${GANETI_HOSTNAME:-$(hostname --fqdn 2>/dev/null || hostname)}"
+        result = shell.run(["sh", "-c", command], timeout_s=_SSH_TIMEOUT_S)
+    if result.failed:
+        return f"cannot query its host name: {result.output.strip()}"
+    hostname = result.stdout.strip()
+    if hostname.split(".", 1)[0] != name.split(".", 1)[0] or (
+        "." in hostname and hostname != name
+    ):
+        return f"wanted host name {name}, found {hostname}"
+    return None
+
+
+def check_set_up(
+    node: LocalNode, nodes: Sequence[tuple[str, str, bool, bool]]
+) -> list[str]:
+    """Compare the key files with the keys that they should hold.
+
+    Args:
+        node: this node.
+        nodes: uuid, name, is a candidate, is a potential candidate, of all nodes.
+
+    Returns:
+        one line per problem.
+    """
+    own_name = node.paths.hostname
+    rows = {uuid: row for uuid, *row in nodes}
+    known = authorized_keys.read_node_keys(node.paths.data("ganeti_pub_keys"))
+    own = next((row for row in rows.values() if row[0] == own_name), None)
+    if own is None or not own[2]:
+        if known:
+            return ["has public keys of nodes, but can never be a master candidate"]
+        return []
+    potential = {uuid for uuid, (_name, _now, may) in rows.items() if may}
+    problems = [
+        f"{nodeverify.NO_PUBLIC_KEY} {rows[uuid][0]}"
+        for uuid in sorted(potential - set(known))
+    ]
+    for uuid in sorted(set(known) - potential):
+        name = rows[uuid][0] if uuid in rows else uuid
+        problems.append(
+            f"{nodeverify.PUBLIC_KEY_OF} {name}, which is not a potential candidate"
+        )
+    return problems + _check_key_files(node, rows, known)
+
+
+def check_authorised(
+    node: LocalNode, candidates: Mapping[str, Sequence[str]]
+) -> list[str]:
+    """Return one line per candidate that may not log in here.
+
+    It is for a node that can never be a candidate, and so has no keys to compare with.
+
+    Args:
+        node: this node.
+        candidates: name -> public key lines.
+    """
+    present = _authorised_keys(node)
+    return [
+        f"{nodeverify.NOT_AUTHORISED} {name}"
+        for name, lines in sorted(candidates.items())
+        if not any(authorized_keys.identity(line) in present for line in lines)
+    ]
+
+
+def candidate_keys(node: LocalNode, uuids: Sequence[str]) -> dict[str, list[str]]:
+    """Return uuid -> public key lines, of the nodes whose keys this node has."""
+    known = authorized_keys.read_node_keys(node.paths.data("ganeti_pub_keys"))
+    return {uuid: known[uuid] for uuid in uuids if uuid in known}
+
+
+def _authorised_keys(node: LocalNode) -> set[object]:
+    path = f"{node.paths.root_ssh_dir}/authorized_keys"
+    return {authorized_keys.identity(line) for line in authorized_keys.read(path)}
+
+
+def _check_key_files(
+    node: LocalNode,
+    rows: Mapping[str, Sequence[object]],
+    known: Mapping[str, list[str]],
+) -> list[str]:
+    present = _authorised_keys(node)
+    problems = []
+    for uuid, lines in known.items():
+        if uuid not in rows:
+            continue
+        name, is_candidate = rows[uuid][0], rows[uuid][1]
+        is_in = any(authorized_keys.identity(line) in present for line in lines)
+        if is_candidate and not is_in:
+            problems.append(f"{nodeverify.NOT_AUTHORISED} {name}")
+        if is_in and not is_candidate and name != node.paths.hostname:
+            problems.append(
+                f"{nodeverify.STILL_AUTHORISED} {name}, which is not a candidate"
+            )
+    return problems
+
+
+def check_clutter(node: LocalNode) -> list[str]:
+    """Return the nodes for which several keys are recorded or authorised."""
+    known = authorized_keys.read_node_keys(node.paths.data("ganeti_pub_keys"))
+    problems = [
+        f"{len(lines)} public keys are recorded for node {uuid}"
+        for uuid, lines in sorted(known.items())
+        if len(lines) > 1
+    ]
+    by_comment: dict[str, int] = {}
+    for line in authorized_keys.read(f"{node.paths.root_ssh_dir}/authorized_keys"):
+        if authorized_keys.identity(line) is None or not line.split()[-1].startswith(
+            "root@"
+        ):
+            continue
+        owner = line.split()[-1]
+        by_comment[owner] = by_comment.get(owner, 0) + 1
+    problems += [
+        f"{count} keys of {owner} are authorised"
+        for owner, count in sorted(by_comment.items())
+        if count > 1
+    ]
+    return problems
+
 
 _log = logging.getLogger(__name__)
 
@@ -71,31 +239,6 @@ def _client_cert(node: LocalNode, _asked: Any) -> tuple[str | None, str]:
         level = "ERROR" if left < _ERROR_BEFORE_S else "WARNING"
         return level, f"the client certificate ends in {left / _DAY_S:.0f} days"
     return None, x509.digest(certificate)
-
-
-def _nodelist(node: LocalNode, ports: dict[str, int]) -> dict[str, str]:
-    """Return node name -> SSH failure; takes node name -> port."""
-    return ssh_verify.check_reach(node, ports)
-
-
-def _ssh_setup(node: LocalNode, rows: list[tuple[str, str, bool, bool]]) -> list[str]:
-    """Return problems of the key files; takes uuid, name and two roles of all nodes."""
-    return ssh_verify.check_set_up(node, rows)
-
-
-def _ssh_authorised(node: LocalNode, asked: dict[str, list[str]]) -> list[str]:
-    """Return problems of authorized_keys; takes name -> key lines of candidates."""
-    return ssh_verify.check_authorised(node, asked)
-
-
-def _ssh_candidate_keys(node: LocalNode, uuids: list[str]) -> dict[str, list[str]]:
-    """Return the public keys of nodes that this node, the master, knows."""
-    return ssh_verify.candidate_keys(node, uuids)
-
-
-def _ssh_clutter(node: LocalNode, _asked: Any) -> list[str]:
-    """Return the nodes that have several keys in a key file."""
-    return ssh_verify.check_clutter(node)
 
 
 def _node_net_test(
@@ -182,16 +325,6 @@ def _hvparams(
     return problems
 
 
-def _hvinfo(node: LocalNode, hypervisor: str) -> dict[str, Any]:
-    """Return memory and processors that a hypervisor reports."""
-    return node.hypervisor(hypervisor).node_info()
-
-
-def _version(_node: LocalNode, _asked: Any) -> tuple[int, str]:
-    """Return protocol and release version."""
-    return versions.PROTOCOL_VERSION, versions.RELEASE_VERSION
-
-
 def _nodesetup(_node: LocalNode, _asked: Any) -> list[str]:
     """Return the file systems that every node needs and that this machine lacks."""
     problems = []
@@ -200,51 +333,6 @@ def _nodesetup(_node: LocalNode, _asked: Any) -> list[str]:
     if not os.path.isdir("/proc/sys") or not os.path.exists("/proc/self/stat"):
         problems.append("the procfs filesystem doesn't seem to be mounted under /proc")
     return problems
-
-
-def _time(node: LocalNode, _asked: Any) -> tuple[int, int]:
-    """Return seconds and microseconds since 1970."""
-    return clock.split_time(node.clock.time())
-
-
-def _daemon_users(node: LocalNode, _asked: Any) -> dict[str, str]:
-    """Return name -> user of each running daemon that has a user of its own."""
-    return daemon_users.present(node.paths)
-
-
-def _oslist(node: LocalNode, _asked: Any) -> list[list[Any]]:
-    """Return the OS definitions, as ``os_diagnose``."""
-    return os_definitions.diagnose(node.paths)
-
-
-def _bridges(node: LocalNode, names: list[str]) -> list[str]:
-    """Return the names that are not bridges of this node."""
-    return node_info.missing_bridges(node, names)
-
-
-def _allowed_paths(node: LocalNode, _asked: Any) -> list[str]:
-    """Return the forbidden directories in the list of storage directories."""
-    return allowed.wrong_paths(node.paths)
-
-
-def _storage_path(node: LocalNode, path: str) -> str | None:
-    """Return the reason why a storage directory cannot be used, or null."""
-    return allowed.check_usable(node.paths, path)
-
-
-def _gluster_path(node: LocalNode, path: Any) -> str | None:
-    """Return why Gluster volumes cannot be mounted below a directory."""
-    return gluster.check_usable(node.paths, path)
-
-
-def _disk_files(node: LocalNode, directories: list[str]) -> dict[str, int]:
-    """Return path -> bytes of the disk files below directories, paths as recorded."""
-    return disk_files.found_below(node.paths, directories)
-
-
-def _exports(node: LocalNode, _asked: Any) -> dict[str, str]:
-    """Return what is in the export directory beside complete exports: name -> kind."""
-    return exports.remains(node)
 
 
 def _guest_files(node: LocalNode, names: list[str]) -> dict[str, list[str]]:
@@ -260,22 +348,12 @@ def _guest_files(node: LocalNode, names: list[str]) -> dict[str, list[str]]:
 
 def _missing_tools(_node: LocalNode, tools: list[str]) -> list[str]:
     """Return those compression tools that transfers cannot run here."""
-    commands = export_constants.IEC_COMMANDS
+    commands = export.IEC_COMMANDS
     return [
         tool
         for tool in tools
         if shutil.which(commands.get(tool, (tool,))[0], path=SAFE_PATH) is None
     ]
-
-
-def _vglist(node: LocalNode, _asked: Any) -> dict[str, int]:
-    """Return volume group -> MiB."""
-    return lvm.volume_groups(node.process)
-
-
-def _lvlist(node: LocalNode, group: str) -> dict[str, Any]:
-    """Return the volumes of a group in the form of ``lv_list``."""
-    return volumes.lv_list(node, group)
 
 
 def _pvlist(node: LocalNode, groups: list[str]) -> list[list[Any]]:
@@ -300,85 +378,87 @@ def _exclusive_pvs(node: LocalNode, _asked: Any) -> list[list[Any]]:
     return [[unit, sorted(names)] for unit, names in sorted(users.items()) if names[1:]]
 
 
-def _drbd_list(node: LocalNode, _asked: Any) -> list[int]:
-    """Return the minors in use."""
-    return sorted(drbd_commands.mirrors(node.process))
-
-
-def _drbd_version(_node: LocalNode, _asked: Any) -> str:
-    """Return the version of DRBD's kernel module."""
-    return drbd_tools.version()
-
-
-def _drbd_helper(_node: LocalNode, _asked: Any) -> str:
-    """Return the program that DRBD's kernel module calls."""
-    return drbd_tools.usermode_helper()
+def _storage_path(node: LocalNode, path: str) -> str | None:
+    """Return the reason why a storage directory cannot be used, or null."""
+    return allowed.check_usable(node.paths, path)
 
 
 Check = Callable[[LocalNode, Any], Any]
-#: All checks by key; answers lack the keys that are not in this table.
+#: All checks by key; answers lack the keys that are not in this table. Lambdas forward
+#: the question to the module that answers it.
 CHECKS: Final[Mapping[str, Check]] = {
-    nodeverify_constants.NV_FILELIST: _filelist,
-    nodeverify_constants.NV_CLIENT_CERT: _client_cert,
-    nodeverify_constants.NV_NODELIST: _nodelist,
-    nodeverify_constants.NV_SSH_SETUP: _ssh_setup,
-    nodeverify_constants.NV_SSH_AUTHORISED: _ssh_authorised,
-    nodeverify_constants.NV_SSH_CANDIDATE_KEYS: _ssh_candidate_keys,
-    nodeverify_constants.NV_SSH_CLUTTER: _ssh_clutter,
-    nodeverify_constants.NV_NODENETTEST: _node_net_test,
-    nodeverify_constants.NV_MASTERIP: _master_ip,
-    nodeverify_constants.NV_USERSCRIPTS: _user_scripts,
-    nodeverify_constants.NV_OOB_PATHS: _oob_paths,
-    nodeverify_constants.NV_INSTANCELIST: _instancelist,
-    nodeverify_constants.NV_HYPERVISOR: _hypervisor,
-    nodeverify_constants.NV_HVPARAMS: _hvparams,
-    nodeverify_constants.NV_HVINFO: _hvinfo,
-    nodeverify_constants.NV_VERSION: _version,
-    nodeverify_constants.NV_NODESETUP: _nodesetup,
-    nodeverify_constants.NV_TIME: _time,
-    nodeverify_constants.NV_DAEMON_USERS: _daemon_users,
-    nodeverify_constants.NV_OSLIST: _oslist,
-    nodeverify_constants.NV_BRIDGES: _bridges,
-    nodeverify_constants.NV_ACCEPTED_STORAGE_PATHS: _allowed_paths,
-    nodeverify_constants.NV_DISK_FILES: _disk_files,
-    nodeverify_constants.NV_EXPORTS: _exports,
-    nodeverify_constants.NV_FILE_STORAGE_PATH: _storage_path,
-    nodeverify_constants.NV_SHARED_FILE_STORAGE_PATH: _storage_path,
-    nodeverify_constants.NV_GLUSTER_STORAGE_PATH: _gluster_path,
-    nodeverify_constants.NV_COMPRESSION: _missing_tools,
-    nodeverify_constants.NV_VGLIST: _vglist,
-    nodeverify_constants.NV_LVLIST: _lvlist,
-    nodeverify_constants.NV_PVLIST: _pvlist,
-    nodeverify_constants.NV_EXCLUSIVEPVS: _exclusive_pvs,
-    nodeverify_constants.NV_DRBDLIST: _drbd_list,
-    nodeverify_constants.NV_DRBDVERSION: _drbd_version,
-    nodeverify_constants.NV_DRBDHELPER: _drbd_helper,
-    nodeverify_constants.NV_GUEST_FILES: _guest_files,
+    nodeverify.NV_FILELIST: _filelist,
+    nodeverify.NV_CLIENT_CERT: _client_cert,
+    nodeverify.NV_NODELIST: check_reach,
+    nodeverify.NV_SSH_SETUP: check_set_up,
+    nodeverify.NV_SSH_AUTHORISED: check_authorised,
+    nodeverify.NV_SSH_CANDIDATE_KEYS: candidate_keys,
+    nodeverify.NV_SSH_CLUTTER: lambda node, _asked: check_clutter(node),
+    nodeverify.NV_NODENETTEST: _node_net_test,
+    nodeverify.NV_MASTERIP: _master_ip,
+    nodeverify.NV_USERSCRIPTS: _user_scripts,
+    nodeverify.NV_OOB_PATHS: _oob_paths,
+    nodeverify.NV_INSTANCELIST: _instancelist,
+    nodeverify.NV_HYPERVISOR: _hypervisor,
+    nodeverify.NV_HVPARAMS: _hvparams,
+    nodeverify.NV_HVINFO: lambda node, name: node.hypervisor(name).node_info(),
+    nodeverify.NV_VERSION: lambda _node, _asked: (
+        versions.PROTOCOL_VERSION,
+        versions.RELEASE_VERSION,
+    ),
+    nodeverify.NV_NODESETUP: _nodesetup,
+    nodeverify.NV_TIME: lambda node, _asked: clock.split_time(node.clock.time()),
+    nodeverify.NV_DAEMON_USERS: lambda node, _asked: daemon_users.present(node.paths),
+    nodeverify.NV_OSLIST: lambda node, _asked: os_definitions.diagnose(node.paths),
+    nodeverify.NV_BRIDGES: basics.missing_bridges,
+    nodeverify.NV_ACCEPTED_STORAGE_PATHS: lambda node, _asked: allowed.wrong_paths(
+        node.paths
+    ),
+    nodeverify.NV_DISK_FILES: lambda node, directories: disk_files.found_below(
+        node.paths, directories
+    ),
+    nodeverify.NV_EXPORTS: lambda node, _asked: exports.remains(node),
+    nodeverify.NV_FILE_STORAGE_PATH: _storage_path,
+    nodeverify.NV_SHARED_FILE_STORAGE_PATH: _storage_path,
+    nodeverify.NV_GLUSTER_STORAGE_PATH: lambda node, path: gluster.check_usable(
+        node.paths, path
+    ),
+    nodeverify.NV_COMPRESSION: _missing_tools,
+    nodeverify.NV_VGLIST: lambda node, _asked: lvm.volume_groups(node.process),
+    nodeverify.NV_LVLIST: storage_units.lv_list,
+    nodeverify.NV_PVLIST: _pvlist,
+    nodeverify.NV_EXCLUSIVEPVS: _exclusive_pvs,
+    nodeverify.NV_DRBDLIST: lambda node, _asked: sorted(
+        drbd_commands.mirrors(node.process)
+    ),
+    nodeverify.NV_DRBDVERSION: lambda _node, _asked: drbd_commands.version(),
+    nodeverify.NV_DRBDHELPER: lambda _node, _asked: drbd_commands.usermode_helper(),
+    nodeverify.NV_GUEST_FILES: _guest_files,
 }
 #: Checks that mostly wait for other nodes: they run beside the others.
 _WAITING: Final = frozenset(
     {
-        nodeverify_constants.NV_NODELIST,
-        nodeverify_constants.NV_NODENETTEST,
-        nodeverify_constants.NV_MASTERIP,
+        nodeverify.NV_NODELIST,
+        nodeverify.NV_NODENETTEST,
+        nodeverify.NV_MASTERIP,
     }
 )
 #: Checks that are skipped on nodes that never run instances.
 _VM_CHECKS: Final = frozenset(
     {
-        nodeverify_constants.NV_INSTANCELIST,
-        nodeverify_constants.NV_HYPERVISOR,
-        nodeverify_constants.NV_HVPARAMS,
-        nodeverify_constants.NV_HVINFO,
-        nodeverify_constants.NV_OSLIST,
-        nodeverify_constants.NV_BRIDGES,
-        nodeverify_constants.NV_LVLIST,
-        nodeverify_constants.NV_PVLIST,
-        nodeverify_constants.NV_EXCLUSIVEPVS,
-        nodeverify_constants.NV_DRBDLIST,
-        nodeverify_constants.NV_DRBDVERSION,
-        nodeverify_constants.NV_DRBDHELPER,
-        nodeverify_constants.NV_GUEST_FILES,
+        nodeverify.NV_INSTANCELIST,
+        nodeverify.NV_HYPERVISOR,
+        nodeverify.NV_HVPARAMS,
+        nodeverify.NV_HVINFO,
+        nodeverify.NV_OSLIST,
+        nodeverify.NV_BRIDGES,
+        nodeverify.NV_LVLIST,
+        nodeverify.NV_PVLIST,
+        nodeverify.NV_EXCLUSIVEPVS,
+        nodeverify.NV_DRBDLIST,
+        nodeverify.NV_DRBDVERSION,
+        nodeverify.NV_DRBDHELPER,
+        nodeverify.NV_GUEST_FILES,
     }
 )
 
@@ -395,10 +475,8 @@ def node_verify(
     Files of instances that are gone are removed from the node, too.
     """
     del cluster_name, all_hvparams
-    leftovers.sweep(node)
-    without_vms = node.paths.hostname in checkdict.get(
-        nodeverify_constants.NV_NONVMNODES, ()
-    )
+    guest_files.sweep(node)
+    without_vms = node.paths.hostname in checkdict.get(nodeverify.NV_NONVMNODES, ())
     wanted = {
         key: asked
         for key, asked in checkdict.items()

@@ -1,29 +1,22 @@
-"""The collectors: names, categories, and how each one collects its data."""
+"""The collectors: how each one of `mond.COLLECTORS` collects its data."""
 
+import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from ganeti.base import errors
 from ganeti.base.constants.protocols import mond
 from ganeti.base.process import SAFE_PATH
-from ganeti.node.collectors import (
-    diagnosis,
-    disk_stats,
-    drbd_status,
-    processors,
-    volumes,
-    xen,
-)
-from ganeti.node.collectors.reports import Kind
+from ganeti.node.collectors import block_devices, processors, reports, xen
+from ganeti.node.collectors.metrics import Family, single
 from ganeti.node.collectors.sources import Sources
 
 PROC_STAT: Final = "/proc/stat"
+PROC_LOADAVG: Final = "/proc/loadavg"
 PROC_DISKSTATS: Final = "/proc/diskstats"
 PROC_DRBD: Final = "/proc/drbd"
-DIAGNOSE: Final = "diagnose"
-KVM_RSS: Final = "kvm-inst-rss"
 _XEN: Final = frozenset({"xen-pvm", "xen-hvm"})
 
 
@@ -44,7 +37,7 @@ class _Processors(Sampler):
         self._window = processors.LoadWindow()
 
     def add(self, sources: Sources) -> None:
-        sample = processors.parse(sources.read(PROC_STAT))
+        sample = processors.parse_processors(sources.read(PROC_STAT))
         self._window.add(time.monotonic(), sample)
 
     def data(self) -> Any:
@@ -63,24 +56,32 @@ class _Domains(Sampler):
         return self._loads.data()
 
 
-class Collector(NamedTuple):
-    """One collector.
+class Code(NamedTuple):
+    """The code of one collector.
 
     Attributes:
-        name: as on the wire and in the configuration.
-        category: None for the default one.
-        kind: of its reports.
         collect: returns the data; None for a collector with samples.
+        metrics: returns the metrics of the data.
         sampler: creates the samples of a collector that needs them.
         is_applicable: returns whether this node has what it looks at.
     """
 
-    name: str
-    category: str | None
-    kind: Kind
     collect: Callable[[Sources], Any] | None = None
+    metrics: Callable[[Any], Iterable[Family]] = lambda _data: ()
     sampler: Callable[[], Sampler] | None = None
     is_applicable: Callable[[Sources], bool] = lambda _sources: True
+
+
+class Collector(NamedTuple):
+    """One collector: its description and its code."""
+
+    row: mond.Row
+    code: Code
+
+    @property
+    def name(self) -> str:
+        """Return the name on the wire and in the configuration."""
+        return self.row.name
 
 
 def _drbd(sources: Sources) -> Any:
@@ -90,11 +91,13 @@ def _drbd(sources: Sources) -> Any:
         raise errors.OpExecError(
             f"{PROC_DRBD} does not exist: the module of DRBD 8 is not loaded"
         ) from err
-    return drbd_status.parse(text, sources.minor_owners())
+    return block_devices.parse_drbd(text, sources.minor_owners())
 
 
 def _volumes(sources: Sources) -> Any:
-    return volumes.parse(sources.ask("volumes", ""), sources.volume_owners())
+    return block_devices.parse_volumes(
+        sources.ask("volumes", ""), sources.volume_owners()
+    )
 
 
 def _xen_status(sources: Sources) -> Any:
@@ -107,11 +110,11 @@ def _xen_status(sources: Sources) -> Any:
 def _diagnose(sources: Sources) -> Any:
     name = sources.diagnose_name()
     if not name:
-        return diagnosis.in_order()
+        return reports.in_order()
     try:
-        return diagnosis.parse(sources.ask("diagnose", name))
+        return reports.parse_diagnosis(sources.ask("diagnose", name))
     except errors.OpExecError as err:
-        return diagnosis.in_order(str(err))
+        return reports.in_order(str(err))
 
 
 def _has_xen(sources: Sources) -> bool:
@@ -126,50 +129,49 @@ def _has_drbd(sources: Sources) -> bool:
     return True
 
 
-COLLECTORS: Final = (
-    Collector(
-        mond.DATA_COLLECTOR_C_P_U_LOAD, None, Kind.PERFORMANCE, sampler=_Processors
+def _metrics_of_guests(data: Mapping[str, int]) -> Iterator[Family]:
+    page_bytes = os.sysconf("SC_PAGE_SIZE")
+    yield Family(
+        "ganeti_instance_resident_bytes",
+        "resident memory of the process of a running instance",
+        [((name,), pages * page_bytes) for name, pages in data.items()],
+        ("instance",),
+    )
+    yield single("ganeti_node_running_instances", "running KVM instances", len(data))
+
+
+#: Name in `mond.COLLECTORS` -> code.
+_CODE: Final = {
+    mond.DATA_COLLECTOR_C_P_U_LOAD: Code(
+        metrics=processors.metrics_of_processors, sampler=_Processors
     ),
-    Collector(
-        mond.DATA_COLLECTOR_DISK_STATS,
-        "storage",
-        Kind.PERFORMANCE,
-        lambda sources: disk_stats.parse(sources.read(PROC_DISKSTATS)),
+    mond.DATA_COLLECTOR_DISK_STATS: Code(
+        lambda sources: block_devices.parse_counters(sources.read(PROC_DISKSTATS)),
+        block_devices.metrics_of_counters,
     ),
-    Collector(
-        mond.DATA_COLLECTOR_DRBD,
-        "storage",
-        Kind.STATUS,
-        _drbd,
-        is_applicable=_has_drbd,
-    ),
-    Collector(
-        mond.DATA_COLLECTOR_INST_STATUS,
-        "instance",
-        Kind.STATUS,
-        _xen_status,
-        is_applicable=_has_xen,
-    ),
-    Collector(
-        mond.DATA_COLLECTOR_LV,
-        "storage",
-        Kind.PERFORMANCE,
+    mond.DATA_COLLECTOR_LV: Code(
         _volumes,
+        block_devices.metrics_of_volumes,
         is_applicable=lambda _sources: bool(shutil.which("lvs", path=SAFE_PATH)),
     ),
-    Collector(
-        mond.DATA_COLLECTOR_XEN_CPU_LOAD,
-        None,
-        Kind.PERFORMANCE,
-        sampler=_Domains,
-        is_applicable=_has_xen,
+    mond.DATA_COLLECTOR_DRBD: Code(
+        _drbd, block_devices.metrics_of_drbd, is_applicable=_has_drbd
     ),
-    Collector(
-        KVM_RSS,
-        None,
-        Kind.PERFORMANCE,
+    "kvm-inst-rss": Code(
         lambda sources: sources.ask("guests", ""),
+        _metrics_of_guests,
         is_applicable=lambda sources: "kvm" in sources.hypervisors(),
     ),
-    Collector(DIAGNOSE, "node", Kind.STATUS, _diagnose),
-)
+    "load-average": Code(
+        lambda sources: processors.parse_load(sources.read(PROC_LOADAVG)),
+        processors.metrics_of_load,
+    ),
+    mond.DATA_COLLECTOR_INST_STATUS: Code(
+        _xen_status, xen.metrics_of_status, is_applicable=_has_xen
+    ),
+    mond.DATA_COLLECTOR_XEN_CPU_LOAD: Code(
+        metrics=xen.metrics_of_loads, sampler=_Domains, is_applicable=_has_xen
+    ),
+    mond.DIAGNOSE: Code(_diagnose, reports.metrics_of_health),
+}
+COLLECTORS: Final = tuple(Collector(row, _CODE[row.name]) for row in mond.COLLECTORS)

@@ -17,7 +17,7 @@ from typing import Final
 from ganeti.base import clock, errors
 from ganeti.base.filesystem import files
 from ganeti.base.pathutils import Paths
-from ganeti.node.collectors import child
+from ganeti.node.collectors import helper
 from ganeti.node.storage import heartbeats
 from ganeti.node.storage.heartbeats import PERIOD_S, Beat, State
 
@@ -84,7 +84,7 @@ def start(paths: Paths) -> socket.socket:
 
     Call it while the daemon has one thread.
     """
-    return child.fork(lambda own: _live(paths, own))
+    return helper.fork(lambda own: _live(paths, own))
 
 
 def _live(paths: Paths, own: socket.socket) -> None:

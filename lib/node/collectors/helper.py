@@ -1,9 +1,10 @@
 """Tasks of the agent that need root: a fixed list, in a process of its own.
 
-`start` forks the process before the daemon changes to its own user. A request is the
-name of a task and at most one text, sent with one end of a socket pair; a child of the
-helper does the task and writes one answer there. So a task that hangs delays no other.
-Whoever takes the daemon over can have these tasks done, and nothing else.
+`start` forks the process before the daemon changes to its own user, while it has one
+thread; `fork` serves other processes that keep the rights of root, too. A request is
+the name of a task and at most one text, sent with one end of a socket pair; a child of
+the helper does the task and writes one answer there. So a task that hangs delays no
+other. Whoever takes the daemon over can have these tasks done, and nothing else.
 """
 
 import contextlib
@@ -16,10 +17,39 @@ from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from ganeti.base import errors
-from ganeti.base.filesystem import allowed_commands, files, pidfile
+from ganeti.base.filesystem import files, pidfile, trusted_files
 from ganeti.base.pathutils import Paths
 from ganeti.base.process import SystemRunner
-from ganeti.node.collectors import child, volumes, xen
+from ganeti.node.collectors import block_devices, xen
+
+_FD: Final = 3
+
+
+def fork(live: Callable[[socket.socket], None]) -> socket.socket:
+    """Fork a process that has one end of a socket pair and no other file of the daemon.
+
+    Args:
+        live: the work of the process, which ends when the function returns or raises;
+            it should return when the daemon has closed its end.
+
+    Returns:
+        the daemon's end.
+    """
+    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if os.fork() == 0:
+        try:
+            os.dup2(theirs.fileno(), _FD)
+            os.closerange(_FD + 1, os.sysconf("SC_OPEN_MAX"))
+            # The old objects' descriptors may be closed now; they must not be closed
+            # twice.
+            mine.detach()
+            theirs.detach()
+            live(socket.socket(fileno=_FD))
+        finally:
+            os._exit(0)
+    theirs.close()
+    return mine
+
 
 #: Directory of the configuration directory with the diagnose commands of this node.
 DIAGNOSE_COMMANDS: Final = "node-diagnose-commands"
@@ -84,7 +114,7 @@ def start(paths: Paths) -> socket.socket:
 
     Call it while the process has one thread.
     """
-    return child.fork(lambda own: _live(paths, own))
+    return fork(lambda own: _live(paths, own))
 
 
 def _live(paths: Paths, own: socket.socket) -> None:
@@ -171,7 +201,7 @@ def _diagnose(paths: Paths, name: str) -> str:
     """
     directory = f"{paths.conf_dir}/{DIAGNOSE_COMMANDS}"
     try:
-        program = allowed_commands.find(
+        program = trusted_files.find_command(
             directory, name, is_name=_is_diagnose_name, is_virtual=paths.is_virtual
         )
     except (errors.GenericError, OSError) as err:
@@ -188,7 +218,7 @@ def _diagnose(paths: Paths, name: str) -> str:
 
 _TASKS: Final[dict[str, Callable[[Paths, str], Any]]] = {
     "key": _key,
-    "volumes": lambda _paths, _text: _output(volumes.COMMAND),
+    "volumes": lambda _paths, _text: _output(block_devices.LVS),
     "domains": lambda _paths, _text: _output(xen.LIST),
     "uptimes": lambda _paths, _text: _output(xen.UPTIME),
     "guests": _guests,

@@ -1,13 +1,15 @@
-"""Load of the processors: the average of samples of /proc/stat.
+"""Load of the processors and of the node: samples of /proc/stat, and /proc/loadavg.
 
-Pure. Each sample has, per processor, the time it was busy and the time that passed, in
-ticks of the kernel; see proc_stat(5).
+Pure. Each sample has, per processor, the time it was busy and the time that passed,
+in ticks of the kernel; see proc_stat(5).
 """
 
 import collections
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from ganeti.base.constants.protocols import mond
+from ganeti.node.collectors.metrics import Family, single
 
 #: Fields of a line: user nice system idle iowait irq softirq steal; guest times are
 #: part of user and nice.
@@ -22,7 +24,7 @@ class Ticks(NamedTuple):
     total: int
 
 
-def parse(text: str) -> dict[str, Ticks]:
+def parse_processors(text: str) -> dict[str, Ticks]:
     """Return the times of each processor that is online, by its name such as ``cpu0``.
 
     Raises:
@@ -73,3 +75,45 @@ class LoadWindow:
                 max(0.0, (end.busy - begin.busy) / passed) if passed > 0 else 0
             )
         return {"cpu_number": len(loads), "cpus": loads, "cpu_total": sum(loads)}
+
+
+def parse_load(text: str) -> dict[str, float | int]:
+    """Return the load averages, and the number of running and of all tasks.
+
+    Raises:
+        ValueError: the text is not that of /proc/loadavg.
+    """
+    try:
+        one, five, fifteen, tasks, _last_pid = text.split()
+        running, total = tasks.split("/")
+        return {
+            "load1": float(one),
+            "load5": float(five),
+            "load15": float(fifteen),
+            "running": int(running),
+            "tasks": int(total),
+        }
+    except ValueError as err:
+        raise ValueError(f"no load averages: {text[:80]!r}") from err
+
+
+def metrics_of_processors(data: Mapping[str, Any]) -> Iterator[Family]:
+    """Return the metrics of the average load."""
+    yield single("ganeti_node_cpus", "processors online", data["cpu_number"])
+    yield single(
+        "ganeti_node_cpu_load",
+        "busy processors, the average of the last ten minutes",
+        data["cpu_total"],
+    )
+
+
+def metrics_of_load(data: Mapping[str, Any]) -> Iterator[Family]:
+    """Return the metrics of the load averages."""
+    yield Family(
+        "ganeti_node_load_average",
+        "tasks that run or wait for a processor or disk, the average of these minutes",
+        [((minutes,), data[f"load{minutes}"]) for minutes in ("1", "5", "15")],
+        ("minutes",),
+    )
+    yield single("ganeti_node_running_tasks", "runnable tasks", data["running"])
+    yield single("ganeti_node_tasks", "all tasks", data["tasks"])

@@ -1,29 +1,29 @@
-"""Reports of collectors, their status, and the signature of the diagnosis.
+"""Reports of collectors, their status and signature, and the diagnosis of a node.
 
 Pure: times and keys are arguments.
+
+The diagnosis is what the administrator's command printed. A node without a command, or
+with one that cannot be used, is reported as in order: a mistake in a script must not
+empty a node. ``details`` says what is wrong.
 """
 
 import dataclasses
 import enum
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
-from ganeti.base.constants import versions
+from ganeti.base.constants.protocols.mond import Kind
+from ganeti.node.collectors.metrics import Family
 from ganeti.protocols.confd import wire
 
-#: Category in paths of collectors that have none.
-DEFAULT_CATEGORY: Final = "default"
+#: Version text of built-in collectors.
+_BUILTIN_DATA_COLLECTOR_VERSION: Final = "B"
+
 _NANOSECONDS: Final = 1_000_000_000
 _encode: Final = msgspec.json.Encoder().encode
-
-
-class Kind(enum.IntEnum):
-    """Kind of a collector, as on the wire."""
-
-    PERFORMANCE = 0
-    STATUS = 1
 
 
 class Code(enum.IntEnum):
@@ -77,7 +77,7 @@ def report(
     """
     return {
         "name": name,
-        "version": versions.BUILTIN_DATA_COLLECTOR_VERSION,
+        "version": _BUILTIN_DATA_COLLECTOR_VERSION,
         "format_version": 1,
         "timestamp": int(now * _NANOSECONDS),
         "category": category,
@@ -104,3 +104,76 @@ def sealed(
     salt = str(int(now))
     digest = wire.signer(wire.MAGIC_SHA1, key)(purpose + salt.encode() + text)
     return {"msg": text.decode(), "salt": salt, "hmac": digest}
+
+
+#: Longest text of a problem, in characters.
+_MAX_TEXT: Final = 500
+#: Depth of an object that is still read; incidents are compared and stored.
+_MAX_DEPTH: Final = 30
+
+
+class NodeHealth(enum.StrEnum):
+    """Need of a node, as on the wire, from harmless to severe."""
+
+    OK = "Ok"
+    LIVE_REPAIR = "live-repair"
+    EVACUATE = "evacuate"
+    EVACUATE_FAILOVER = "evacuate-failover"
+
+
+def metrics_of_health(data: Mapping[str, Any]) -> Iterator[Family]:
+    """Return the metrics of a diagnosis."""
+    status = data.get("status")
+    yield Family(
+        "ganeti_node_health",
+        "what the diagnose command of the node wants: 1 for the present state",
+        [((state.value,), int(status == state.value)) for state in NodeHealth],
+        ("state",),
+    )
+
+
+class NoDiagnosis(dict[str, Any]):
+    """The report of a node whose command cannot be used."""
+
+    @property
+    def problem(self) -> str:
+        """Why it cannot be used."""
+        return str(self["details"])
+
+
+def in_order(details: str | None = None) -> dict[str, Any]:
+    """Return the diagnosis of a node that needs nothing.
+
+    Args:
+        details: why there is no other one.
+    """
+    data: dict[str, Any] = {"status": NodeHealth.OK.value}
+    if details is None:
+        return data
+    return NoDiagnosis(data, details=details[:_MAX_TEXT])
+
+
+def parse_diagnosis(output: str) -> dict[str, Any]:
+    """Return the object that a diagnose command has printed."""
+    try:
+        data = json.loads(output, parse_constant=_refuse_constant)
+        # Half of a surrogate pair and a number without bounds can be read, not sent.
+        json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError) as err:
+        return in_order(f"the output of the diagnose command is not JSON: {err}")
+    if not isinstance(data, dict):
+        return in_order("the output of the diagnose command is not a JSON object")
+    if _depth(data) > _MAX_DEPTH:
+        return in_order(f"the output is nested more than {_MAX_DEPTH} deep")
+    return data
+
+
+def _refuse_constant(text: str) -> Any:
+    raise ValueError(f"{text} is not JSON")
+
+
+def _depth(value: Any) -> int:
+    parts = value.values() if isinstance(value, dict) else value
+    if not isinstance(value, dict | list):
+        return 0
+    return 1 + max(map(_depth, parts), default=0)

@@ -9,7 +9,7 @@ from ganeti.base import errors
 from ganeti.base.constants.protocols import confd
 from ganeti.base.filesystem import files
 from ganeti.base.pathutils import Paths
-from ganeti.node.collectors import volumes
+from ganeti.node.collectors import block_devices
 from ganeti.protocols.confd.client import ConfdClient
 
 _log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class Sources:
                 name = str(instance.get("name"))
                 disks = self._confd(confd.CONFD_REQ_INSTANCE_DISKS, name)
                 if isinstance(disks, list):
-                    owners |= volumes.volumes_of(name, disks)
+                    owners |= block_devices.volumes_of(name, disks)
         except (errors.GenericError, OSError) as err:
             _log.info("instances of the logical volumes: %s", err)
         return owners

@@ -4,10 +4,11 @@ Pure. See xl(1).
 """
 
 import collections
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ganeti.base.constants.protocols import mond
+from ganeti.node.collectors.metrics import Family
 from ganeti.node.collectors.reports import Code, Status, merged, with_status
 
 LIST: Final = ("xl", "list")
@@ -98,6 +99,16 @@ def instance_status(
     return with_status({"instances": rows}, merged(statuses))
 
 
+def metrics_of_status(data: Mapping[str, Any]) -> Iterator[Family]:
+    """Return the metrics of `instance_status`."""
+    yield Family(
+        "ganeti_instance_status",
+        "0 as wanted, 1 being repaired, 2 unknown, 4 bad",
+        [((row["name"],), row["status"]["code"]) for row in data["instances"]],
+        ("instance",),
+    )
+
+
 def _status(name: str, wanted: str, domain: Domain | None) -> Status:
     if wanted == "up":
         if domain is not None and domain.state in _UP:
@@ -139,3 +150,13 @@ class DomainLoads:
                         loads[name] = (domain.cpu_s - before.cpu_s) / (end_s - begin_s)
                     break
         return loads
+
+
+def metrics_of_loads(data: Mapping[str, float]) -> Iterator[Family]:
+    """Return the metrics of `DomainLoads`."""
+    yield Family(
+        "ganeti_instance_cpu_load",
+        "processors that a Xen domain keeps busy",
+        [((name,), load) for name, load in data.items()],
+        ("instance",),
+    )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ganeti.model.objects.filled import DiskX, InstanceX, NicX
 
 MIB: Final = 1024 * 1024
-#: Characters of a host name, see `ganeti.base.net.hostnames`, and of a file name.
+#: Characters of a host name, see `ganeti.base.net.netutils`, and of a file name.
 _LONGEST_NAME: Final = 255
 
 
@@ -146,7 +146,6 @@ class Hypervisor(abc.ABC):
         hvparams: Mapping[str, Any],
         force: bool,
         retry: bool = False,
-        timeout_s: float | None = None,
     ) -> None:
         """Ask a guest to shut down, or kill it if ``force`` is set.
 
@@ -173,20 +172,16 @@ class Hypervisor(abc.ABC):
         """
 
     @abc.abstractmethod
-    def list_names(self, hvparams: Mapping[str, Any] | None = None) -> list[str]:
+    def list_names(self) -> list[str]:
         """Return the names of all guests on this node, sorted."""
 
     @abc.abstractmethod
-    def info(
-        self, name: str, hvparams: Mapping[str, Any] | None = None
-    ) -> InstanceInfo | None:
+    def info(self, name: str) -> InstanceInfo | None:
         """Return one guest, None if it is not on this node."""
 
-    def all_infos(
-        self, hvparams: Mapping[str, Any] | None = None
-    ) -> list[InstanceInfo]:
+    def all_infos(self) -> list[InstanceInfo]:
         """Return all guests on this node, in the order of their names."""
-        infos = (self.info(name, hvparams) for name in self.list_names(hvparams))
+        infos = (self.info(name) for name in self.list_names())
         return [info for info in infos if info is not None]
 
     def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -268,7 +263,7 @@ class Hypervisor(abc.ABC):
 
     def require_running(self, instance: "InstanceX") -> None:
         """Raise HypervisorError unless the guest runs on this node."""
-        if self.info(instance.name, instance.hvparams) is None:
+        if self.info(instance.name) is None:
             raise errors.HypervisorError(f"instance {instance.name}: not running")
 
     def migratable(self, instance: "InstanceX") -> None:
@@ -295,11 +290,9 @@ class Hypervisor(abc.ABC):
         del info, target, disks
         raise self._unsupported(instance.name, "migration")
 
-    def migrate(
-        self, instance: "InstanceX", target: str, *, cluster_name: str, live: bool
-    ) -> None:
+    def migrate(self, instance: "InstanceX", target: str, *, live: bool) -> None:
         """Start sending a guest; `migration_status` returns the progress."""
-        del target, live, cluster_name
+        del target, live
         raise self._unsupported(instance.name, "migration")
 
     def migration_status(self, instance: "InstanceX") -> MigrationStatus:
@@ -311,16 +304,14 @@ class Hypervisor(abc.ABC):
         """
         raise self._unsupported(instance.name, "migration")
 
-    def finalize_source(
-        self, instance: "InstanceX", *, success: bool, live: bool
-    ) -> None:
+    def finalize_source(self, instance: "InstanceX", *, success: bool) -> None:
         """Clean up after a guest that goes on elsewhere, or let it go on here.
 
         Raises:
             HypervisorError: the guest has left, or may have left, though the migration
                 should have failed.
         """
-        del success, live
+        del success
         raise self._unsupported(instance.name, "migration")
 
     def finalize_destination(

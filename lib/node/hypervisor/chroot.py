@@ -125,10 +125,8 @@ class ChrootHypervisor(Hypervisor):
         hvparams: Mapping[str, Any],
         force: bool,
         retry: bool = False,
-        timeout_s: float | None = None,
     ) -> None:
         """Run the script with ``stop`` at the first request, then end all programs."""
-        del timeout_s
         root = self._root(name)
         if not self._is_live(name):
             return
@@ -185,27 +183,21 @@ class ChrootHypervisor(Hypervisor):
         root = self._root(name)
         return _is_mounted(root) and _users(self._effects, root)
 
-    def list_names(self, hvparams: Mapping[str, Any] | None = None) -> list[str]:
+    def list_names(self) -> list[str]:
         """Return the names of instances with programs on this node, sorted."""
-        del hvparams
         try:
             names = sorted(os.listdir(self._base))
         except FileNotFoundError:
             return []
         return [name for name in names if self._is_live(name)]
 
-    def info(
-        self, name: str, hvparams: Mapping[str, Any] | None = None
-    ) -> InstanceInfo | None:
+    def info(self, name: str) -> InstanceInfo | None:
         """Return one instance without sizes, as it has none; None if it is not here."""
-        del hvparams
         return _described(name) if self._is_live(name) else None
 
-    def all_infos(
-        self, hvparams: Mapping[str, Any] | None = None
-    ) -> list[InstanceInfo]:
+    def all_infos(self) -> list[InstanceInfo]:
         """Return all instances on this node, in the order of their names."""
-        return [_described(name) for name in self.list_names(hvparams)]
+        return [_described(name) for name in self.list_names()]
 
     def verify(self, hvparams: Mapping[str, Any] | None = None) -> str | None:
         """Return the reason why instances cannot run on this node, or None."""

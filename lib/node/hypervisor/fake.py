@@ -60,10 +60,9 @@ class FakeHypervisor(Hypervisor):
         hvparams: Mapping[str, Any],
         force: bool,
         retry: bool = False,
-        timeout_s: float | None = None,
     ) -> None:
         """Remove the record of a guest, immediately in all cases."""
-        del hvparams, force, retry, timeout_s
+        del hvparams, force, retry
         try:
             os.unlink(self._file(name))
         except FileNotFoundError:
@@ -78,19 +77,15 @@ class FakeHypervisor(Hypervisor):
         """Check that the guest runs; a file needs no reboot."""
         self.migratable(instance)
 
-    def list_names(self, hvparams: Mapping[str, Any] | None = None) -> list[str]:
+    def list_names(self) -> list[str]:
         """Return the names of all guests on this node, sorted."""
-        del hvparams
         try:
             return sorted(os.listdir(self._dir))
         except FileNotFoundError:
             return []
 
-    def info(
-        self, name: str, hvparams: Mapping[str, Any] | None = None
-    ) -> InstanceInfo | None:
+    def info(self, name: str) -> InstanceInfo | None:
         """Return one guest, None if it is not on this node."""
-        del hvparams
         try:
             text = files.text_of(self._file(name), files.MAX_PROC)
             hv_id, *numbers = text.split()
@@ -155,11 +150,9 @@ class FakeHypervisor(Hypervisor):
         if self.info(instance.name) is not None:
             raise errors.HypervisorError(f"instance {instance.name}: already running")
 
-    def migrate(
-        self, instance: InstanceX, target: str, *, cluster_name: str, live: bool
-    ) -> None:
+    def migrate(self, instance: InstanceX, target: str, *, live: bool) -> None:
         """Check that the guest runs here; finalizing the migration moves it."""
-        del target, live, cluster_name
+        del target, live
         self.migratable(instance)
 
     def migration_status(self, instance: InstanceX) -> MigrationStatus:
@@ -167,11 +160,8 @@ class FakeHypervisor(Hypervisor):
         del instance
         return MigrationStatus("completed")
 
-    def finalize_source(
-        self, instance: InstanceX, *, success: bool, live: bool
-    ) -> None:
+    def finalize_source(self, instance: InstanceX, *, success: bool) -> None:
         """Remove the record of a guest that has left."""
-        del live
         if success:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._file(instance.name))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ganeti.base import errors, process
-from ganeti.base.net import netlink
+from ganeti.base.net import netutils
 from ganeti.node.hypervisor.base import NodeEffects, vlans
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _translated(env: Mapping[str, str]) -> Iterator[None]:
 
 def _bridge(effects: NodeEffects, env: Mapping[str, str]) -> None:
     del effects
-    with netlink.route() as ip:
+    with netutils.netlink_route() as ip:
         tap = socket.if_nametoindex(env["INTERFACE"])
         bridge = socket.if_nametoindex(env["BRIDGE"])
         link = ip.get_links(bridge)[0]
@@ -164,7 +164,7 @@ def _route(effects: NodeEffects, env: Mapping[str, str]) -> None:
         base = f"/proc/sys/net/{family}/conf/{interface}"
         for name in ("proxy_arp", "proxy_ndp", "forwarding"):
             _set_if_there(f"{base}/{name}", "1")
-    with netlink.route() as ip:
+    with netutils.netlink_route() as ip:
         tap = socket.if_nametoindex(interface)
         ip.link("set", index=tap, state="up")
         table = {"table": int(env["LINK"])} if env.get("LINK", "").isdigit() else {}
@@ -183,7 +183,7 @@ def _set_if_there(path: str, value: str) -> None:
 
 def _switch(effects: NodeEffects, env: Mapping[str, str]) -> None:
     interface = env["INTERFACE"]
-    with netlink.route() as ip:
+    with netutils.netlink_route() as ip:
         ip.link("set", index=socket.if_nametoindex(interface), state="up")
     result = effects.process.run(
         [

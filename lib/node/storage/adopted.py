@@ -10,7 +10,7 @@ import stat
 from typing import Any
 
 from ganeti.base import errors, pathutils
-from ganeti.base.constants import disks as disk_words
+from ganeti.base.constants import disks
 from ganeti.base.process import Runner
 from ganeti.model.objects.filled import DiskX
 from ganeti.node.storage.base import Device, DeviceStatus
@@ -22,10 +22,11 @@ class AdoptedDisk(Device):
     def __init__(self, paths: pathutils.Paths, disk: DiskX, process: Runner) -> None:
         super().__init__(paths, disk, process)
         kind, path = (*disk.logical_id, None, None)[:2]
-        root = disk_words.ADOPTABLE_BLOCKDEV_ROOT
+        root = disks.ADOPTABLE_BLOCKDEV_ROOT
         if (
             kind != "manual"
             or not isinstance(path, str)
+            # A path with ``..`` leads out of the root although it begins with it.
             or os.path.normpath(path) != path
             or not path.startswith(root)
         ):

@@ -12,7 +12,7 @@ from typing import Final
 
 from ganeti import _buildconf
 from ganeti.base import errors, pathutils
-from ganeti.base.filesystem import beneath, files, system_directories
+from ganeti.base.filesystem import beneath, files
 
 #: The directories that a new list may contain.
 BUILT_IN: Final = (_buildconf.FILE_STORAGE_DIR, _buildconf.SHARED_FILE_STORAGE_DIR)
@@ -50,15 +50,27 @@ def local_path(paths: pathutils.Paths, path: str) -> str:
 
 def is_below(root: str, path: str, *, exact_ok: bool = False) -> bool:
     """Return whether a normalised path is inside a directory."""
+    # With the separator: /srv/disks-old is not below /srv/disks.
     return path.startswith(root.rstrip("/") + "/") or (exact_ok and path == root)
 
 
 def load(paths: pathutils.Paths) -> list[str]:
-    """Return the allowed directories on this node, sorted; empty without the file."""
+    """Return the allowed directories on this node, sorted; empty without the file.
+
+    Raises:
+        FileStoragePathError: the file is not text in UTF-8; names the line.
+    """
+    path = list_file(paths)
     try:
-        text = files.read_file(list_file(paths), max_size=_MAX_LIST).decode()
+        data = files.read_file(path, max_size=_MAX_LIST)
+        text = data.decode()
     except FileNotFoundError:
         return []
+    except UnicodeDecodeError as err:
+        number = data.count(b"\n", 0, err.start) + 1
+        raise errors.FileStoragePathError(
+            f"{path}, line {number}: wanted UTF-8, found {data[err.start]:#x}"
+        ) from err
     lines = (line.strip() for line in text.splitlines())
     wanted = (line for line in lines if line and not line.startswith("#"))
     return sorted({local_path(paths, line) for line in wanted})
@@ -107,7 +119,7 @@ def wrong_paths(paths: pathutils.Paths) -> list[str]:
 def forbidden(paths: pathutils.Paths, path: str) -> bool:
     """Return whether a local path is, or is in, a system directory."""
     plain = path[len(paths.root) :] if paths.root else path
-    return system_directories.around(plain) is not None
+    return pathutils.system_directory_around(plain) is not None
 
 
 def check(
@@ -161,6 +173,8 @@ def place(
             f"{path}: system directories may not hold disks"
         )
     for root in load(paths) if allowed is None else allowed:
+        # The list is an administrator's text, so a line of it can name a system
+        # directory.
         if is_below(root, local, exact_ok=exact_ok) and not forbidden(paths, root):
             return beneath.Place(root, local[len(root) :].strip("/"))
     raise errors.FileStoragePathError(

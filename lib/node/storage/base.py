@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from ganeti.base import errors, pathutils
-from ganeti.base.constants import disks as disk_words
+from ganeti.base.constants import disks
 from ganeti.base.process import Runner
 from ganeti.model.objects.filled import DiskX
 
@@ -26,10 +26,10 @@ CHUNK: Final = 4 * MIB
 class LocalStatus(enum.IntEnum):
     """State of the local copy; larger is worse."""
 
-    OK = disk_words.LDS_OK
-    SYNC = disk_words.LDS_SYNCING
-    UNKNOWN = disk_words.LDS_UNKNOWN
-    FAULTY = disk_words.LDS_FAULTY
+    OK = disks.LDS_OK
+    SYNC = disks.LDS_SYNCING
+    UNKNOWN = disks.LDS_UNKNOWN
+    FAULTY = disks.LDS_FAULTY
 
 
 @dataclasses.dataclass(frozen=True)
@@ -223,7 +223,7 @@ class Device(abc.ABC):
     def snapshot(self, name: str | None, size_mib: int | None) -> tuple[Any, ...]:
         """Create a snapshot and return its logical id."""
         del name, size_mib
-        capable = ", ".join(disk_words.DTS_SNAPSHOT_CAPABLE)
+        capable = ", ".join(disks.DTS_SNAPSHOT_CAPABLE)
         raise self.error(
             f"disks of type {self.disk.dev_type} have no snapshots, only {capable}"
         )
@@ -289,6 +289,7 @@ class Device(abc.ABC):
             self._translated(f"copying {name}"),
             _opened_source(source) as src,
         ):
+            # A block device has no size in its status, only an end.
             size = os.lseek(src, 0, os.SEEK_END)
             if size > self.size_bytes():
                 raise self.error(
@@ -300,24 +301,13 @@ class Device(abc.ABC):
                 os.fsync(out)
         return copied
 
-    def _translated(self, doing: str) -> "_Translate":
-        return _Translate(self, doing)
-
-
-class _Translate:
-    """Context manager that turns an OSError into a BlockDeviceError."""
-
-    def __init__(self, device: Device, doing: str) -> None:
-        self._device = device
-        self._doing = doing
-
-    def __enter__(self) -> None:
-        """Begin."""
-
-    def __exit__(self, kind: object, err: BaseException | None, trace: object) -> None:
-        """Translate."""
-        if isinstance(err, OSError):
-            raise self._device.error(f"{self._doing}: {err.strerror}") from err
+    @contextlib.contextmanager
+    def _translated(self, doing: str) -> Iterator[None]:
+        """Turn an OSError into a BlockDeviceError."""
+        try:
+            yield
+        except OSError as err:
+            raise self.error(f"{doing}: {err.strerror}") from err
 
 
 def _name(source: Device | str) -> str:
@@ -342,6 +332,7 @@ def _copy(src: int, out: int, size: int) -> int:
             break
         view = memoryview(data)
         while view:
+            # A write may take only a part.
             view = view[os.write(out, view) :]
         done += len(data)
     return done

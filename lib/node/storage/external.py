@@ -6,13 +6,13 @@ what is attached on this node, so that no script runs to answer for the state of
 Specified in os-and-extstorage, section 3, and ganeti-extstorage-interface(7).
 """
 
-import contextlib
 import functools
 import logging
 import os
 import re
 import stat
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -24,6 +24,14 @@ from ganeti.base.process import SAFE_PATH, Runner, RunResult
 from ganeti.model.objects.filled import DiskX
 from ganeti.node.storage import providers
 from ganeti.node.storage.base import Device, DeviceStatus, LocalStatus
+
+_ES_ACTION_CREATE: Final = "create"
+_ES_ACTION_REMOVE: Final = "remove"
+_ES_ACTION_GROW: Final = "grow"
+_ES_ACTION_ATTACH: Final = "attach"
+_ES_ACTION_DETACH: Final = "detach"
+_ES_ACTION_SETINFO: Final = "setinfo"
+_ES_ACTION_VERIFY: Final = "verify"
 
 _log = logging.getLogger(__name__)
 
@@ -43,16 +51,16 @@ _TAIL_CHARS: Final = 2000
 #: Time limits in seconds. The scripts of one node call together stay below the
 #: master's limit of 900.
 _TIMES_S: Final = {
-    constants.ES_ACTION_ATTACH: 240.0,
+    _ES_ACTION_ATTACH: 240.0,
     constants.ES_ACTION_CLOSE: 120.0,
-    constants.ES_ACTION_CREATE: 500.0,
-    constants.ES_ACTION_DETACH: 120.0,
-    constants.ES_ACTION_GROW: 600.0,
+    _ES_ACTION_CREATE: 500.0,
+    _ES_ACTION_DETACH: 120.0,
+    _ES_ACTION_GROW: 600.0,
     constants.ES_ACTION_OPEN: 120.0,
-    constants.ES_ACTION_REMOVE: 500.0,
-    constants.ES_ACTION_SETINFO: 120.0,
+    _ES_ACTION_REMOVE: 500.0,
+    _ES_ACTION_SETINFO: 120.0,
     constants.ES_ACTION_SNAPSHOT: 600.0,
-    constants.ES_ACTION_VERIFY: 60.0,
+    _ES_ACTION_VERIFY: 60.0,
 }
 
 
@@ -72,11 +80,109 @@ class Attachment(msgspec.Struct, frozen=True):
     is_opening: bool = False
 
 
+class _Scripts:
+    """Runs the scripts of the provider of one volume.
+
+    Args:
+        paths: of this node.
+        disk: the record; its logical id is checked.
+        process: runs the scripts.
+        error: returns an error that names the disk.
+    """
+
+    def __init__(
+        self,
+        paths: pathutils.Paths,
+        disk: DiskX,
+        process: Runner,
+        error: Callable[[str], errors.BlockDeviceError],
+    ) -> None:
+        self._paths, self._disk, self._process = paths, disk, process
+        self._error = error
+        self._provider_name, self._volume = disk.logical_id
+
+    @functools.cached_property
+    def provider(self) -> providers.Provider:
+        """The provider, if this node has it."""
+        return providers.find(self._paths, self._provider_name)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of the disk that are the provider's."""
+        given = self._disk.params or {}
+        return {name: given[name] for name in given if name not in _OWN_PARAMETERS}
+
+    def _environment(self, values: dict[str, Any]) -> dict[str, str]:
+        env = {
+            "PATH": SAFE_PATH,
+            "LC_ALL": "C",
+            "VOL_NAME": self._volume,
+            "VOL_UUID": self._disk.uuid,
+        }
+        if self._disk.name:
+            env["VOL_CNAME"] = self._disk.name
+        for name, value in self.parameters.items():
+            env[f"EXTP_{name.upper().replace('-', '_')}"] = str(value)
+        env |= {name: str(value) for name, value in values.items()}
+        for name, value in env.items():
+            if "\0" in value or "=" in name:
+                raise self._error(f"parameter {name}: {value!r} cannot be passed on")
+        return env
+
+    def run(self, action: str, **values: Any) -> None:
+        """Run a script and keep what it printed in a log file of its own."""
+        result = self.execute(action, values)
+        self._log(action, result)
+
+    def execute(self, action: str, values: dict[str, Any]) -> RunResult:
+        """Run a script.
+
+        Raises:
+            BlockDeviceError: it failed; the text has the end of its output.
+        """
+        script = self.provider.scripts[action]
+        env = self._environment(values)
+        try:
+            result = self._process.run_bounded(
+                [script],
+                env=env,
+                timeout_s=_TIMES_S[action],
+                max_output=_MAX_OUTPUT,
+            )
+        except errors.CommandError as err:
+            raise self._error(f"script {action}: {err}") from err
+        if not result.failed:
+            return result
+        log = ""
+        if action != _ES_ACTION_ATTACH:
+            path = self._log(action, result)
+            log = f"; see {path}" if path else ""
+        raise self._error(
+            f"script {action} of provider {self._provider_name} {result.reason}:"
+            f" {_tail(result)}{log}"
+        )
+
+    def _log(self, action: str, result: RunResult) -> str | None:
+        """Write the output of a script to a file; return its path.
+
+        None if that is impossible, as on a full disk: what the script has done counts.
+        """
+        stamp = time.strftime("%Y-%m-%d_%H_%M_%S")
+        name = f"{action}-{self._provider_name}-{self._volume}-{stamp}.log"
+        path = f"{self._paths.log_dir}/extstorage/{name}"
+        try:
+            os.makedirs(os.path.dirname(path), mode=0o750, exist_ok=True)
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+            with open(fd, "w", encoding="utf-8", errors="replace") as out:
+                out.write(result.output)
+        except OSError as err:
+            _log.warning("%s: cannot be written: %s", path, err.strerror)
+            return None
+        return path
+
+
 class ExternalDisk(Device):
     """A volume of an external storage provider."""
-
-    #: Time limit by action, in seconds.
-    times_s = _TIMES_S
 
     def __init__(self, paths: pathutils.Paths, disk: DiskX, process: Runner) -> None:
         super().__init__(paths, disk, process)
@@ -88,10 +194,7 @@ class ExternalDisk(Device):
                 f" {list(disk.logical_id)!r}"
             )
         self._provider_name, self._volume = provider, volume
-
-    @functools.cached_property
-    def _provider(self) -> providers.Provider:
-        return providers.find(self._paths, self._provider_name)
+        self._scripts = _Scripts(paths, disk, process, self.error)
 
     @property
     def label(self) -> str:
@@ -148,10 +251,6 @@ class ExternalDisk(Device):
             data = msgspec.json.encode(attached)
             files.write_file(self._state_file, data, mode=0o600)
 
-    def _forget(self) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._state_file)
-
     def _required(self) -> Attachment:
         attached = self.attachment()
         if attached is None:
@@ -160,7 +259,7 @@ class ExternalDisk(Device):
 
     def exists(self) -> bool:
         """Return whether this node has the provider: only `assemble` shows more."""
-        return bool(self._provider.scripts)
+        return bool(self._scripts.provider.scripts)
 
     def require(self) -> None:
         """Raise BlockDeviceError unless the volume is attached and present."""
@@ -196,28 +295,29 @@ class ExternalDisk(Device):
     ) -> None:
         """Have the parameters verified and the volume created."""
         del exclusive, is_primary
-        unknown = self._provider.unknown(self._parameters())
+        unknown = self._scripts.provider.unknown(self._scripts.parameters)
         if unknown:
-            known = ", ".join(name for name, _text in self._provider.parameters)
+            known = ", ".join(name for name, _text in self._scripts.provider.parameters)
             raise self.error(
                 f"provider {self._provider_name} has no parameter"
                 f" {', '.join(unknown)}, only {known or 'none'}"
             )
-        self._run(constants.ES_ACTION_VERIFY)
-        self._run(constants.ES_ACTION_CREATE, VOL_SIZE=size_mib)
+        self._scripts.run(_ES_ACTION_VERIFY)
+        self._scripts.run(_ES_ACTION_CREATE, VOL_SIZE=size_mib)
 
     def remove(self) -> None:
         """Destroy the volume; the provider accepts that it does not exist."""
         if self.attachment() is not None:
             self.shutdown()
-        self._run(constants.ES_ACTION_REMOVE)
+        self._scripts.run(_ES_ACTION_REMOVE)
 
     def assemble(self) -> None:
         """Attach the volume; repeated, it finds the device again."""
         before = self.attachment()
-        result = self._execute(constants.ES_ACTION_ATTACH, {})
+        result = self._scripts.execute(_ES_ACTION_ATTACH, {})
         attached = self._parse(result.stdout)
         if before is not None:
+            # A repetition does not close the volume, so it stays known as open.
             attached = msgspec.structs.replace(
                 before, path=attached.path, uris=attached.uris
             )
@@ -259,11 +359,11 @@ class ExternalDisk(Device):
     def open(self, *, exclusive: bool) -> None:
         """Allow writing on this node, alone or together with another one."""
         attached = self._required()
-        if constants.ES_ACTION_OPEN not in self._provider.scripts:
+        if constants.ES_ACTION_OPEN not in self._scripts.provider.scripts:
             return
         # First: a volume that nobody knows to be open would never be closed.
         self._remember(msgspec.structs.replace(attached, is_opening=True))
-        self._run(constants.ES_ACTION_OPEN, VOL_OPEN_EXCLUSIVE=exclusive)
+        self._scripts.run(constants.ES_ACTION_OPEN, VOL_OPEN_EXCLUSIVE=exclusive)
         self._remember(Attachment(attached.path, attached.uris, is_open=True))
 
     def close(self) -> None:
@@ -275,9 +375,9 @@ class ExternalDisk(Device):
         attached = self.attachment()
         if attached is None or not (attached.is_open or attached.is_opening):
             return
-        if constants.ES_ACTION_CLOSE in self._provider.scripts:
+        if constants.ES_ACTION_CLOSE in self._scripts.provider.scripts:
             try:
-                self._run(constants.ES_ACTION_CLOSE)
+                self._scripts.run(constants.ES_ACTION_CLOSE)
             except errors.BlockDeviceError as err:
                 if attached.is_open:
                     raise
@@ -292,13 +392,15 @@ class ExternalDisk(Device):
         """
         if self.attachment() is None:
             try:
-                self._run(constants.ES_ACTION_DETACH)
+                self._scripts.run(_ES_ACTION_DETACH)
             except errors.BlockDeviceError as err:
                 _log.info("%s is not known to be attached: %s", self.label, err)
             return
         self.close()
-        self._run(constants.ES_ACTION_DETACH)
-        self._forget()
+        self._scripts.run(_ES_ACTION_DETACH)
+        # After the script: without the file, a repetition would not know that the
+        # volume is attached.
+        files.remove_file(self._state_file)
 
     def grow(
         self,
@@ -312,12 +414,14 @@ class ExternalDisk(Device):
         del exclusive
         if amount_mib < 0:
             raise self.error(f"cannot grow by {amount_mib} MiB")
+        # No script answers whether a volume could grow; only the provider is looked
+        # for.
         if dryrun or not backingstore:
             self.exists()
             return
         new_size = self.disk.size + amount_mib
-        self._run(
-            constants.ES_ACTION_GROW, VOL_SIZE=self.disk.size, VOL_NEW_SIZE=new_size
+        self._scripts.run(
+            _ES_ACTION_GROW, VOL_SIZE=self.disk.size, VOL_NEW_SIZE=new_size
         )
 
     def rename(self, new_id: tuple[Any, ...]) -> None:
@@ -327,7 +431,7 @@ class ExternalDisk(Device):
 
     def set_info(self, text: str) -> None:
         """Give the provider a text to keep with the volume."""
-        self._run(constants.ES_ACTION_SETINFO, VOL_METADATA=text)
+        self._scripts.run(_ES_ACTION_SETINFO, VOL_METADATA=text)
 
     def snapshot(self, name: str | None, size_mib: int | None) -> tuple[Any, ...]:
         """Have a snapshot created; return its logical id.
@@ -335,92 +439,19 @@ class ExternalDisk(Device):
         Raises:
             BlockDeviceError: the provider has no such script, or it failed.
         """
-        if constants.ES_ACTION_SNAPSHOT not in self._provider.scripts:
+        if constants.ES_ACTION_SNAPSHOT not in self._scripts.provider.scripts:
             raise self.error(
                 f"provider {self._provider_name} {constants.ES_NO_SNAPSHOTS}"
             )
         snapshot = name or f"{self._volume}.snap"
         if _VOLUME.fullmatch(snapshot) is None:
             raise self.error(f"{snapshot!r} cannot be the name of a snapshot")
-        self._run(
+        self._scripts.run(
             constants.ES_ACTION_SNAPSHOT,
             VOL_SNAPSHOT_NAME=snapshot,
             VOL_SNAPSHOT_SIZE=size_mib or self.disk.size,
         )
         return self._provider_name, snapshot
-
-    # Scripts
-    def _parameters(self) -> dict[str, Any]:
-        given = self.disk.params or {}
-        return {name: given[name] for name in given if name not in _OWN_PARAMETERS}
-
-    def _environment(self, values: dict[str, Any]) -> dict[str, str]:
-        env = {
-            "PATH": SAFE_PATH,
-            "LC_ALL": "C",
-            "VOL_NAME": self._volume,
-            "VOL_UUID": self.disk.uuid,
-        }
-        if self.disk.name:
-            env["VOL_CNAME"] = self.disk.name
-        for name, value in self._parameters().items():
-            env[f"EXTP_{name.upper().replace('-', '_')}"] = str(value)
-        env |= {name: str(value) for name, value in values.items()}
-        for name, value in env.items():
-            if "\0" in value or "=" in name:
-                raise self.error(f"parameter {name}: {value!r} cannot be passed on")
-        return env
-
-    def _run(self, action: str, **values: Any) -> None:
-        """Run a script and keep what it printed in a log file of its own."""
-        result = self._execute(action, values)
-        self._log(action, result)
-
-    def _execute(self, action: str, values: dict[str, Any]) -> RunResult:
-        """Run a script.
-
-        Raises:
-            BlockDeviceError: it failed; the text has the end of its output.
-        """
-        script = self._provider.scripts[action]
-        env = self._environment(values)
-        try:
-            result = self._process.run_bounded(
-                [script],
-                env=env,
-                timeout_s=self.times_s[action],
-                max_output=_MAX_OUTPUT,
-            )
-        except errors.CommandError as err:
-            raise self.error(f"script {action}: {err}") from err
-        if not result.failed:
-            return result
-        log = ""
-        if action != constants.ES_ACTION_ATTACH:
-            path = self._log(action, result)
-            log = f"; see {path}" if path else ""
-        raise self.error(
-            f"script {action} of provider {self._provider_name} {result.reason}:"
-            f" {_tail(result)}{log}"
-        )
-
-    def _log(self, action: str, result: RunResult) -> str | None:
-        """Write the output of a script to a file; return its path.
-
-        None if that is impossible, as on a full disk: what the script has done counts.
-        """
-        stamp = time.strftime("%Y-%m-%d_%H_%M_%S")
-        name = f"{action}-{self._provider_name}-{self._volume}-{stamp}.log"
-        path = f"{self._paths.log_dir}/extstorage/{name}"
-        try:
-            os.makedirs(os.path.dirname(path), mode=0o750, exist_ok=True)
-            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
-            with open(fd, "w", encoding="utf-8", errors="replace") as out:
-                out.write(result.output)
-        except OSError as err:
-            _log.warning("%s: cannot be written: %s", path, err.strerror)
-            return None
-        return path
 
 
 def _tail(result: RunResult) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from ganeti.base import errors, pathutils
-from ganeti.base.constants import disks as disk_words
+from ganeti.base.constants import disks
 from ganeti.base.filesystem import beneath
 from ganeti.node.storage import allowed
 from ganeti.node.storage.base import MIB, Device
@@ -58,7 +58,7 @@ class FileDisk(Device):
 
     def _configured(self, logical_id: tuple[Any, ...]) -> str:
         driver, path = (*logical_id, None, None)[:2]
-        if driver not in disk_words.FILE_DRIVER or not isinstance(path, str):
+        if driver not in disks.FILE_DRIVER or not isinstance(path, str):
             raise errors.BlockDeviceError(
                 f"disk {self.disk.uuid}: wanted a file driver and a path, found"
                 f" {list(logical_id)!r}"
@@ -149,6 +149,7 @@ class FileDisk(Device):
             self._place.parent() as (source, old_name),
             new.parent() as (target, name),
         ):
+            # rename(2) would replace a file that has the new name, link(2) refuses.
             os.link(
                 old_name,
                 name,
@@ -200,6 +201,7 @@ def _disk_files(top: int) -> Iterator[tuple[str, int]]:
         dirs[:] = [name for name in dirs if name.isprintable() and not is_deep]
         for name in filter(_NAME.fullmatch, names):
             with contextlib.suppress(FileNotFoundError):
+                # Another node can remove it during the walk.
                 size = os.lstat(name, dir_fd=fd).st_size
                 yield os.path.normpath(f"{root}/{name}"), size
 

@@ -12,7 +12,7 @@ import shutil
 from typing import Any, ClassVar, Final
 
 from ganeti.base import errors, pathutils
-from ganeti.base.constants import disks as disk_words
+from ganeti.base.constants import disks
 from ganeti.base.filesystem import beneath
 from ganeti.base.net import netutils
 from ganeti.base.process import SAFE_PATH, Runner
@@ -87,7 +87,7 @@ class GlusterDisk(FileDisk):
         """Return the path within the volume."""
         driver, path = (*logical_id, None, None)[:2]
         is_path = isinstance(path, str) and _PATH.fullmatch(path) is not None
-        if driver not in disk_words.FILE_DRIVER or not is_path:
+        if driver not in disks.FILE_DRIVER or not is_path:
             raise errors.BlockDeviceError(
                 f"disk {self.disk.uuid}: wanted a file driver and a path in a volume,"
                 f" found {list(logical_id)!r}"
@@ -140,6 +140,8 @@ class GlusterDisk(FileDisk):
         try:
             os.makedirs(point, mode=0o700, exist_ok=True)
         except FileExistsError as err:
+            # The mount point of a client that has ended is there, but nothing of it can
+            # be read, so it is not taken for a directory.
             raise errors.StorageError(
                 f"{point}: wanted a directory or a mounted volume; if the volume's"
                 " Gluster client has ended, stop the instances that use it, then run"

@@ -22,6 +22,7 @@ from typing import Annotated, Final
 import msgspec
 
 from ganeti.base import errors, pathutils
+from ganeti.base.constants.misc import MAX_ASKED_ABOUT
 from ganeti.base.filesystem import files
 from ganeti.node.storage import allowed
 from ganeti.protocols import ssconf
@@ -32,8 +33,6 @@ PERIOD_S: Final = 2.0
 DIRECTORY: Final = ".ganeti-heartbeats"
 #: Seconds by which clocks of two nodes may differ, as for confd.
 MAX_SKEW_S: Final = 300.0
-#: Most nodes in a request.
-MAX_NODES: Final = 64
 #: Seconds after which a request, and an answer, are out of date.
 _FRESH_S: Final = 15.0
 _MAX_FILE: Final = 2048
@@ -124,6 +123,7 @@ def opened(data: bytes, key: bytes, *, node: str, now: float) -> Beat:
         text = signed.msg.encode()
     except (ValueError, msgspec.DecodeError) as err:
         raise errors.GenericError("it is malformed") from err
+    # Before anything of the text is read, which may be anybody's until then.
     if not hmac.compare_digest(signed.hmac.encode(), _signature(text, key).encode()):
         raise errors.GenericError("the key of the cluster did not sign it")
     try:
@@ -187,6 +187,7 @@ class Shelf:
             OSError: it cannot be read.
             GenericError: it is no regular file, or too large.
         """
+        # Opening a pipe that somebody has put there would wait for a writer.
         flags = os.O_RDONLY | os.O_NONBLOCK | _NO_LINK
         fd = os.open(name, flags, dir_fd=self._fd)
         try:
@@ -216,6 +217,7 @@ def shelf(place: str) -> Iterator[Shelf]:
     finally:
         os.close(top)
     try:
+        # Whoever can write to the directory can remove the files of all nodes.
         info = os.fstat(fd)
         if info.st_uid != os.geteuid() or info.st_mode & 0o022:
             raise errors.GenericError(
@@ -230,6 +232,7 @@ def shelf(place: str) -> Iterator[Shelf]:
 
 def _replace(directory: int, name: str, data: bytes, *, mode: int) -> None:
     """Replace a file atomically; nothing is synced, its next content follows soon."""
+    # A file or link that a killed process or another node left is not written to.
     new = f".{name}.new"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(new, dir_fd=directory)
@@ -237,6 +240,7 @@ def _replace(directory: int, name: str, data: bytes, *, mode: int) -> None:
     fd = os.open(new, flags, mode, dir_fd=directory)
     try:
         os.fchmod(fd, mode)
+        # A full file system takes a part of it; the file of before is better than that.
         if os.write(fd, data) != len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     finally:
@@ -311,7 +315,8 @@ def wanted(paths: pathutils.Paths, now: float) -> list[str]:
         data = files.read_file(path, max_size=_MAX_LOCAL)
         request = msgspec.json.decode(data, type=_Request)
         if 0 <= now - request.at < _FRESH_S:
-            return [name for name in request.nodes if is_name(name)][:MAX_NODES]
+            names = [name for name in request.nodes if is_name(name)]
+            return names[:MAX_ASKED_ABOUT]
     return []
 
 

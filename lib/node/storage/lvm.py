@@ -16,6 +16,7 @@ from ganeti.base.process import SAFE_PATH, Runner
 _Part = TypeVar("_Part")
 
 #: Environment of the tools: they read their own configuration and nothing of ours.
+#: LVM would warn of each open file that a tool inherits, see lvm(8).
 _ENVIRONMENT: Final = {
     "PATH": SAFE_PATH,
     "LC_ALL": "C",
@@ -243,6 +244,7 @@ def volume(process: Runner, group: str, name: str) -> Volume | None:
     Raises:
         StorageError: LVM is not installed or failed.
     """
+    # A selection that matches nothing is no error, unlike the name of a missing volume.
     rows = _volumes(process, ("--select", f"vg_name={group} && lv_name={name}"))
     return next((v for v in rows if (v.group, v.name) == (group, name)), None)
 

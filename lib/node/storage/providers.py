@@ -13,7 +13,21 @@ from typing import Any, Final
 from ganeti.base import errors, pathutils
 from ganeti.base.constants.protocols import hooks
 from ganeti.base.constants.protocols import os as constants
-from ganeti.base.filesystem import script_directories as directories
+from ganeti.base.filesystem import script_directories
+
+_ES_PARAMETERS_FILE: Final = "parameters.list"
+_ES_SCRIPTS: Final = (
+    "attach",
+    "close",
+    "create",
+    "detach",
+    "grow",
+    "open",
+    "remove",
+    "setinfo",
+    "snapshot",
+    "verify",
+)
 
 _OPTIONAL: Final = (
     constants.ES_ACTION_SNAPSHOT,
@@ -64,7 +78,7 @@ def find(paths: pathutils.Paths, name: str) -> Provider:
         )
     try:
         return _read(paths, name, directory)
-    except directories.DefectError as err:
+    except script_directories.DefectError as err:
         raise errors.BlockDeviceError(
             f"external storage provider {name}: {directory}: {err}"
         ) from err
@@ -79,7 +93,7 @@ def diagnose(paths: pathutils.Paths) -> list[list[Any]]:
     return [
         _diagnose_one(paths, name, f"{root}/{name}")
         for root in paths.es_search_path
-        for name in directories.subdirectories(root)
+        for name in script_directories.subdirectories(root)
         if is_name(name)
     ]
 
@@ -87,20 +101,20 @@ def diagnose(paths: pathutils.Paths) -> list[list[Any]]:
 def _diagnose_one(paths: pathutils.Paths, name: str, path: str) -> list[Any]:
     try:
         provider = _read(paths, name, path)
-    except directories.DefectError as err:
+    except script_directories.DefectError as err:
         return [name, path, False, str(err), []]
     return [name, path, True, "", [list(row) for row in provider.parameters]]
 
 
 def _read(paths: pathutils.Paths, name: str, path: str) -> Provider:
-    parameters = directories.parameters(path, constants.ES_PARAMETERS_FILE)
+    parameters = script_directories.parameters(path, _ES_PARAMETERS_FILE)
     scripts = {}
-    for action in constants.ES_SCRIPTS:
+    for action in _ES_SCRIPTS:
         if action in _OPTIONAL and not os.path.lexists(f"{path}/{action}"):
             continue
-        scripts[action] = directories.script(path, action)
+        scripts[action] = script_directories.script(path, action)
     # On a virtual node, which may belong to another user, its user counts as root.
     owner = os.geteuid() if paths.is_virtual else 0
-    for file in (*scripts.values(), f"{path}/{constants.ES_PARAMETERS_FILE}"):
-        directories.require_owned(file, top=paths.root, owner=owner)
+    for file in (*scripts.values(), f"{path}/{_ES_PARAMETERS_FILE}"):
+        script_directories.require_owned(file, top=paths.root, owner=owner)
     return Provider(name, path, parameters, scripts)

@@ -170,12 +170,14 @@ class RadosDisk(Device):
                 the error says so.
         """
         del exclusive, is_primary
+        # An image that was there before must not be removed after a failure.
         if self.exists():
             raise self.error("exists already")
         result = self._run("create", *self._place, "--size", str(size_mib))
         if not result.failed:
             return
         failure = self._failed("create", result)
+        # It was ended at the time limit, and Ceph may complete the request later.
         if result.code is None:
             undone = self._run("rm", *self._place)
             if undone.failed and undone.code != _NO_ENTRY:

@@ -9,15 +9,59 @@ the node, so that they are not run for what the kernel says.
 
 import os
 import re
-from collections.abc import Sequence
+import stat
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ganeti.base import errors, pathutils
+from ganeti.base.filesystem import files
 from ganeti.base.process import Runner
 from ganeti.base.text.units import exact_mib
 from ganeti.model.objects.filled import DiskX
-from ganeti.node.storage import device_mapper, lvm
+from ganeti.node.storage import lvm
 from ganeti.node.storage.base import MIB, Device, DeviceStatus, LocalStatus
+
+# Logical volumes that the kernel knows, without LVM's tools, which read all devices.
+#
+# A volume that the kernel does not know may exist nevertheless: it is inactive.
+
+#: Directory of the kernel with one entry per block device.
+BLOCK: Final = "/sys/dev/block"
+_SECTOR: Final = 512
+_MAX_TEXT: Final = 4096
+
+
+def size_bytes(path: str, group: str, name: str) -> int | None:
+    """Return the size of an active volume; None if the device is not this volume.
+
+    Args:
+        path: of its device file.
+        group: its volume group.
+        name: its name in the group.
+    """
+    try:
+        status = os.stat(path)
+        if not stat.S_ISBLK(status.st_mode):
+            return None
+        device = f"{BLOCK}/{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
+        if _read(f"{device}/dm/name") != mapped_name(group, name):
+            return None
+        # Other users of the device mapper can choose the same name.
+        if not _read(f"{device}/dm/uuid").startswith("LVM-"):
+            return None
+        return int(_read(f"{device}/size")) * _SECTOR
+    except (OSError, ValueError):
+        return None
+
+
+def mapped_name(group: str, name: str) -> str:
+    """Return the kernel's name of a volume, see lvm(8)."""
+    return "-".join(part.replace("-", "--") for part in (group, name))
+
+
+def _read(path: str) -> str:
+    return files.text_of(path, _MAX_TEXT).strip()
+
 
 #: Characters that LVM allows in a tag, see lvm(8); others become underscores.
 _NO_TAG: Final = re.compile(r"[^A-Za-z0-9_+.\-/=!:&#]")
@@ -30,29 +74,104 @@ _SNAPSHOT: Final = ".snap"
 _TAKEN: Final = "already exists"
 
 
+class _Placement:
+    """Chooses the physical volumes for a disk.
+
+    Args:
+        process: runs LVM's tools.
+        group: the volume group.
+        disk: the record.
+        error: returns an error that names the disk.
+    """
+
+    def __init__(
+        self,
+        process: Runner,
+        group: str,
+        disk: DiskX,
+        error: Callable[[str], errors.BlockDeviceError],
+    ) -> None:
+        self._process, self._group = process, group
+        self._spindles = disk.spindles
+        self._error = error
+        params = disk.params or {}
+        self.stripes = int(params.get("stripes") or 1)
+        self.stripe_kib = int(params.get("stripe_size") or 0)
+
+    def placed(
+        self, size_mib: int, stripes: int, *, exclusive: bool
+    ) -> tuple[Sequence[lvm.PhysicalVolume], int]:
+        """Return the physical volumes to use, and the number of stripes."""
+        units = lvm.physical_volumes(self._process, self._group)
+        if not units:
+            raise self._error(f"this node has no volume group {self._group}")
+        if exclusive:
+            chosen = self._empty_units(units, size_mib)
+            # Each of them gets a part of the disk, so that none counts as empty.
+            stripes = len(chosen)
+        else:
+            chosen = [unit for unit in units if unit.is_usable]
+            self.check_space(chosen, size_mib)
+            chosen.sort(key=lambda unit: unit.free_mib, reverse=True)
+            stripes = min(stripes, len(chosen))
+        extent_kib = int(units[0].extent_mib * 1024)
+        if stripes > 1 and self.stripe_kib > extent_kib:
+            raise self._error(
+                f"stripe_size is {self.stripe_kib} KiB; volume group {self._group}"
+                f" has extents of {extent_kib} KiB, which a stripe cannot exceed"
+            )
+        return chosen, stripes
+
+    def check_space(self, units: Sequence[lvm.PhysicalVolume], size_mib: int) -> None:
+        """Raise BlockDeviceError unless the physical volumes have so much space."""
+        free = int(sum(unit.free_mib for unit in units))
+        if free < size_mib:
+            raise self._error(
+                f"needs {exact_mib(size_mib)} in volume group {self._group}, which"
+                f" has {exact_mib(free)} free on allocatable physical volumes"
+            )
+
+    def _empty_units(
+        self, units: Sequence[lvm.PhysicalVolume], size_mib: int
+    ) -> list[lvm.PhysicalVolume]:
+        """Return the physical volumes that become this disk's alone.
+
+        As many as the disk has spindles; without a number, the fewest that suffice.
+        """
+        empty = [unit for unit in units if unit.is_usable and unit.is_empty]
+        empty.sort(key=lambda unit: unit.free_mib, reverse=True)
+        wanted = self._spindles
+        if wanted is None:
+            wanted, space = 0, 0.0
+            while wanted < len(empty) and space < size_mib:
+                space += empty[wanted].free_mib
+                wanted += 1
+            wanted = max(wanted, 1)
+        chosen = empty[:wanted]
+        space = sum(unit.free_mib for unit in chosen)
+        if len(chosen) < wanted or space < size_mib:
+            raise self._error(
+                f"needs {wanted} empty physical volumes of volume group {self._group}"
+                f" with {size_mib} MiB in all, found {len(chosen)} with {int(space)}"
+                " MiB"
+            )
+        return chosen
+
+
 class VolumeDisk(Device):
     """A disk that is a logical volume."""
 
     def __init__(self, paths: pathutils.Paths, disk: DiskX, process: Runner) -> None:
         super().__init__(paths, disk, process)
         self._group, self._name = _checked(disk, disk.logical_id)
+        #: The volume for LVM's tools.
+        self._key = f"{self._group}/{self._name}"
+        self._placement = _Placement(process, self._group, disk, self.error)
 
     @property
     def path(self) -> str:
         """Path of the device, which exists while the volume is active."""
         return f"{DEVICES}/{self._group}/{self._name}"
-
-    @property
-    def _key(self) -> str:
-        return f"{self._group}/{self._name}"
-
-    def _parameter(self, name: str) -> int:
-        """Return a whole number of the disk's parameters, 0 if it is not there."""
-        return int((self.disk.params or {}).get(name) or 0)
-
-    @property
-    def _stripe_kib(self) -> int:
-        return self._parameter("stripe_size")
 
     def _find(self) -> lvm.Volume | None:
         return lvm.volume(self._process, self._group, self._name)
@@ -70,7 +189,7 @@ class VolumeDisk(Device):
 
     def _active_bytes(self) -> int | None:
         """Return the size of the active volume, None unless the kernel has it."""
-        return device_mapper.size_bytes(self.path, self._group, self._name)
+        return size_bytes(self.path, self._group, self._name)
 
     def exists(self) -> bool:
         """Return whether the volume exists.
@@ -83,7 +202,7 @@ class VolumeDisk(Device):
     def find(self) -> DeviceStatus | None:
         """Return the status, None if the volume does not exist."""
         present = self._find()
-        return None if present is None else self._status(present)
+        return None if present is None else _status(self, present)
 
     def create(
         self, size_mib: int, *, exclusive: bool = False, is_primary: bool = True
@@ -119,51 +238,30 @@ class VolumeDisk(Device):
         """
         if self._active_bytes() is not None:
             return False
-        stripes = self._parameter("stripes") or 1
+        stripes = self._placement.stripes
         units: Sequence[lvm.PhysicalVolume] = ()
         is_plain = not exclusive and stripes == 1
         problem: str | None = None
         try:
             if not is_plain:
-                units, stripes = self._placed(size_mib, stripes, exclusive=exclusive)
+                units, stripes = self._placement.placed(
+                    size_mib, stripes, exclusive=exclusive
+                )
             problem = self._lvcreate(size_mib, info, stripes, units)
             if problem is None:
                 return True
             if is_plain and _TAKEN not in problem:
                 # Why LVM could not place it.
-                self._placed(size_mib, stripes, exclusive=False)
+                self._placement.placed(size_mib, stripes, exclusive=False)
         except errors.BlockDeviceError:
             # One of a conversion needs no space.
             if problem is not None or self._find() is None:
                 raise
             return False
+        # It is there but inactive, or another call has just made it.
         if _TAKEN in problem and self._find() is not None:
             return False
         raise self.error(f"cannot be created: {problem}")
-
-    def _placed(
-        self, size_mib: int, stripes: int, *, exclusive: bool
-    ) -> tuple[Sequence[lvm.PhysicalVolume], int]:
-        """Return the physical volumes to use, and the number of stripes."""
-        units = lvm.physical_volumes(self._process, self._group)
-        if not units:
-            raise self.error(f"this node has no volume group {self._group}")
-        if exclusive:
-            chosen = self._empty_units(units, size_mib)
-            # Each of them gets a part of the disk, so that none counts as empty.
-            stripes = len(chosen)
-        else:
-            chosen = [unit for unit in units if unit.is_usable]
-            self._check_space(chosen, size_mib)
-            chosen.sort(key=lambda unit: unit.free_mib, reverse=True)
-            stripes = min(stripes, len(chosen))
-        extent_kib = int(units[0].extent_mib * 1024)
-        if stripes > 1 and self._stripe_kib > extent_kib:
-            raise self.error(
-                f"stripe_size is {self._stripe_kib} KiB; volume group {self._group}"
-                f" has extents of {extent_kib} KiB, which a stripe cannot exceed"
-            )
-        return chosen, stripes
 
     def _lvcreate(
         self,
@@ -183,47 +281,13 @@ class VolumeDisk(Device):
         striped: tuple[str, ...] = ()
         if stripes > 1:
             striped = ("--stripes", str(stripes))
-            if self._stripe_kib:
-                striped += ("--stripesize", f"{self._stripe_kib}k")
-        problem = self._run(*common, *striped, *where)
+            if self._placement.stripe_kib:
+                striped += ("--stripesize", f"{self._placement.stripe_kib}k")
+        problem = lvm.change(self._process, (*common, *striped, *where))
         if problem is not None and striped and _TAKEN not in problem:
             # Striped space needs as much on each physical volume.
-            problem = self._run(*common, *where)
+            problem = lvm.change(self._process, (*common, *where))
         return problem
-
-    def _check_space(self, units: Sequence[lvm.PhysicalVolume], size_mib: int) -> None:
-        free = int(sum(unit.free_mib for unit in units))
-        if free < size_mib:
-            raise self.error(
-                f"needs {exact_mib(size_mib)} in volume group {self._group}, which"
-                f" has {exact_mib(free)} free on allocatable physical volumes"
-            )
-
-    def _empty_units(
-        self, units: Sequence[lvm.PhysicalVolume], size_mib: int
-    ) -> list[lvm.PhysicalVolume]:
-        """Return the physical volumes that become this disk's alone.
-
-        As many as the disk has spindles; without a number, the fewest that suffice.
-        """
-        empty = [unit for unit in units if unit.is_usable and unit.is_empty]
-        empty.sort(key=lambda unit: unit.free_mib, reverse=True)
-        wanted = self.disk.spindles
-        if wanted is None:
-            wanted, space = 0, 0.0
-            while wanted < len(empty) and space < size_mib:
-                space += empty[wanted].free_mib
-                wanted += 1
-            wanted = max(wanted, 1)
-        chosen = empty[:wanted]
-        space = sum(unit.free_mib for unit in chosen)
-        if len(chosen) < wanted or space < size_mib:
-            raise self.error(
-                f"needs {wanted} empty physical volumes of volume group {self._group}"
-                f" with {size_mib} MiB in all, found {len(chosen)} with {int(space)}"
-                " MiB"
-            )
-        return chosen
 
     def remove(self) -> None:
         """Remove the volume, and with it its snapshots."""
@@ -231,6 +295,7 @@ class VolumeDisk(Device):
 
     def remove_with(self, others: "Sequence[VolumeDisk]") -> None:
         """Remove the volume and other ones, which all exist, at once."""
+        # One command for all, because each one reads all devices of the node.
         keys = [volume._key for volume in (self, *others)]  # noqa: SLF001
         self._change("cannot be removed", "lvremove", "--yes", "--", *keys)
 
@@ -258,15 +323,16 @@ class VolumeDisk(Device):
             for unit in lvm.physical_volumes(self._process, self._group)
             if unit.is_usable and (not exclusive or unit.name in present.devices)
         ]
-        self._check_space(usable, int(wanted - present.size_mib))
+        self._placement.check_space(usable, int(wanted - present.size_mib))
         test = ("--test",) if dryrun else ()
         size = ("--size", f"{wanted}m", "--", self._key)
         where = (*size, *(unit.name for unit in usable))
-        # LVM takes number and size of the stripes from the last segment.
-        problem = self._run("lvextend", *test, *where)
+        # LVM takes the stripes of the segments, and refuses if these differ.
+        problem = lvm.change(self._process, ("lvextend", *test, *where))
         if problem is not None and len(present.devices) > 1:
             # Striped space needs as much on each physical volume.
-            problem = self._run("lvextend", *test, "--stripes", "1", *where)
+            one = ("lvextend", *test, "--stripes", "1")
+            problem = lvm.change(self._process, (*one, *where))
         if problem is not None:
             raise self.error(f"cannot grow to {wanted} MiB: {problem}")
 
@@ -326,21 +392,7 @@ class VolumeDisk(Device):
 
     def status(self) -> DeviceStatus:
         """Return the status: faulty if a physical volume below is missing."""
-        return self._status(self._require())
-
-    def _status(self, present: lvm.Volume) -> DeviceStatus:
-        major = minor = None
-        if os.path.exists(self.path):
-            device = os.stat(self.path).st_rdev
-            major, minor = os.major(device), os.minor(device)
-        is_faulty = present.is_partial or present.is_virtual
-        return DeviceStatus(
-            self.path,
-            major=major,
-            minor=minor,
-            is_degraded=is_faulty,
-            ldisk_status=LocalStatus.FAULTY if is_faulty else LocalStatus.OK,
-        )
+        return _status(self, self._require())
 
     def snapshot(self, name: str | None, size_mib: int | None) -> tuple[Any, ...]:
         """Create a snapshot volume and return its logical id.
@@ -364,7 +416,7 @@ class VolumeDisk(Device):
             )
         size = size_mib or int(-(-present.size_mib // 1))
         units = lvm.physical_volumes(self._process, self._group)
-        self._check_space([unit for unit in units if unit.is_usable], size)
+        self._placement.check_space([unit for unit in units if unit.is_usable], size)
         tags: list[str] = []
         for tag in present.tags:
             tags += ["--addtag", tag]
@@ -376,12 +428,9 @@ class VolumeDisk(Device):
         return new_id
 
     def _change(self, what: str, *argv: str) -> None:
-        problem = self._run(*argv)
+        problem = lvm.change(self._process, argv)
         if problem is not None:
             raise self.error(f"{what}: {problem}")
-
-    def _run(self, *argv: str) -> str | None:
-        return lvm.change(self._process, argv)
 
 
 def remove_all(volumes: Sequence[VolumeDisk]) -> None:
@@ -396,8 +445,25 @@ def remove_all(volumes: Sequence[VolumeDisk]) -> None:
         present[0].remove_with(present[1:])
 
 
+def _status(disk: VolumeDisk, present: lvm.Volume) -> DeviceStatus:
+    """Return the status of a volume from what LVM says of it."""
+    major = minor = None
+    if os.path.exists(disk.path):
+        device = os.stat(disk.path).st_rdev
+        major, minor = os.major(device), os.minor(device)
+    is_faulty = present.is_partial or present.is_virtual
+    return DeviceStatus(
+        disk.path,
+        major=major,
+        minor=minor,
+        is_degraded=is_faulty,
+        ldisk_status=LocalStatus.FAULTY if is_faulty else LocalStatus.OK,
+    )
+
+
 def _tag(text: str) -> str:
     """Return a text as LVM accepts it as a tag."""
+    # LVM takes no tag that begins with a hyphen, see lvm(8).
     return _NO_TAG.sub("_", text).lstrip("-")[:_MAX_TAG]
 
 

@@ -1,31 +1,22 @@
 """Cluster settings that are tables of typed parameters."""
 
-import dataclasses
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from ganeti.base.constants import ecodes
-from ganeti.base.constants.parameters import hvparams, hypervisors, params
+from ganeti.base.constants.parameters import hvparams, params
 from ganeti.base.text import messages
 from ganeti.model import objects, opcodes
 from ganeti.model.objects import params as object_params
 from ganeti.operations.cluster.settings import refuse
 from ganeti.operations.parameters import (
     cloud_init,
-    nic_params,
+    device_params,
     state_params,
     typed_params,
 )
 
 _NIC_MODES: Final = ("bridged", "openvswitch", "routed")
-
-
-@dataclasses.dataclass(frozen=True)
-class ParameterCheck:
-    """Hypervisor parameters that nodes have to check."""
-
-    hypervisor: str
-    filled: Mapping[str, Any]
 
 
 def changes(op: opcodes.ClusterSetParams, snapshot: objects.Snapshot) -> dict[str, Any]:
@@ -100,7 +91,7 @@ def _nics(op: opcodes.ClusterSetParams, snapshot: objects.Snapshot) -> dict[str,
     asked: Mapping[Any, Any] = op.nicparams or {}
     given = typed_params.typed(asked, params.NIC, "NIC parameter")
     if given.get("mode", _NIC_MODES[0]) in _NIC_MODES:
-        given = nic_params.check(given, "NIC parameters")
+        given = device_params.check_nic(given, "NIC parameters")
     default = {**cluster.nicparams.get("default", {}), **given}
     new = {**cluster.nicparams, "default": default}
     mode = default.get("mode", _NIC_MODES[0])
@@ -127,10 +118,10 @@ def _nics(op: opcodes.ClusterSetParams, snapshot: objects.Snapshot) -> dict[str,
 
 
 def _known(name: str, what: str) -> None:
-    if name not in hypervisors.HYPER_TYPES:
+    if name not in hvparams.HYPER_TYPES:
         raise refuse(
             f"{what}: {name} is not a hypervisor; known are"
-            f" {', '.join(hypervisors.HYPER_TYPES)}"
+            f" {', '.join(hvparams.HYPER_TYPES)}"
         )
 
 
@@ -140,7 +131,10 @@ def _hvparams(
     enabled: Collection[str],
 ) -> dict[str, Any]:
     # Imported configurations may lack parameters of hypervisors not enabled there.
-    out = {name: _hypervisor_defaults(name) for name in enabled}
+    out = {
+        name: {key: row.default for key, row in hvparams.HYPERVISOR[name].items()}
+        for name in enabled
+    }
     out |= {name: dict(values) for name, values in cluster.hvparams.items()}
     for name, values in given.items():
         _known(name, "hypervisor parameters")
@@ -149,10 +143,6 @@ def _hvparams(
         )
         out[name] = typed_params.merge(out.get(name, {}), changes_)
     return out
-
-
-def _hypervisor_defaults(name: str) -> dict[str, Any]:
-    return {key: row.default for key, row in hvparams.HYPERVISOR[name].items()}
 
 
 def _os_hvp(
@@ -188,20 +178,20 @@ def _osparams(
 
 def node_checks(
     op: opcodes.ClusterSetParams, old: objects.Cluster, new: objects.Cluster
-) -> list[ParameterCheck]:
-    """Return the hypervisor parameters that nodes have to check."""
+) -> list[tuple[str, dict[str, Any]]]:
+    """Return hypervisors, and their parameters that nodes have to check."""
     if op.hvparams is None and op.enabled_hypervisors is None and op.os_hvp is None:
         return []
     touched = set(op.hvparams or {}) | (
         set(new.enabled_hypervisors) - set(old.enabled_hypervisors)
     )
     checks = [
-        ParameterCheck(name, object_params.hvparams_for(new, name, "", {}))
+        (name, object_params.hvparams_for(new, name, "", {}))
         for name in new.enabled_hypervisors
         if name in touched
     ]
     checks.extend(
-        ParameterCheck(name, object_params.hvparams_for(new, name, os, {}))
+        (name, object_params.hvparams_for(new, name, os, {}))
         for os, by_name in new.os_hvp.items()
         for name in by_name
         if name in new.enabled_hypervisors

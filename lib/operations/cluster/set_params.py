@@ -1,21 +1,147 @@
 """OP_CLUSTER_SET_PARAMS: change cluster settings."""
 
 import dataclasses
+import os.path
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from ganeti.base import errors
-from ganeti.base.constants import ecodes
+from ganeti import _buildconf
+from ganeti.base import errors, pathutils
+from ganeti.base.constants import disks, ecodes
+from ganeti.base.constants.parameters.params import IPOLICY_DTS
 from ganeti.base.constants.protocols import hooks
 from ganeti.master.locking import Level
 from ganeti.model import objects, opcodes
 from ganeti.model.objects import CLUSTER_KEY, Update, cloud_init, params
 from ganeti.operations import ancillary_files, candidate_role, master_ip
 from ganeti.operations.base import ALL, LogicalUnit
-from ganeti.operations.cluster import param_settings, settings, storage_settings
-from ganeti.operations.instance import checks as instance_checks
+from ganeti.operations.cluster import param_settings, settings
+from ganeti.operations.cluster.settings import refuse
+from ganeti.operations.instance import checks
 from ganeti.operations.instance.devices import combinations
 from ganeti.operations.parameters import policy
+from ganeti.protocols.rpc import calls
+
+# Cluster settings about disks: templates, directories, volume group, policy.
+
+#: template -> setting with the directory that it needs
+_DIRECTORIES: Final = {
+    "file": "file_storage_dir",
+    "sharedfile": "shared_file_storage_dir",
+    "gluster": "gluster_storage_dir",
+}
+#: template -> directory if it is enabled without one, as at the initialisation
+_DEFAULTS: Final = {
+    "file": _buildconf.FILE_STORAGE_DIR,
+    "sharedfile": _buildconf.SHARED_FILE_STORAGE_DIR,
+    "gluster": f"{_buildconf.LOCALSTATEDIR}/run/ganeti/gluster",
+}
+
+
+def storage_changes(
+    op: opcodes.ClusterSetParams, snapshot: objects.Snapshot
+) -> dict[str, Any]:
+    """Return the fields of the cluster record to change.
+
+    Raises:
+        OpPrereqError: contains the setting, wanted and found.
+    """
+    cluster = snapshot.cluster
+    out: dict[str, Any] = {}
+    if op.enabled_disk_templates is not None:
+        out["enabled_disk_templates"] = _templates(op, snapshot)
+        for template, path in _DEFAULTS.items():
+            name = _DIRECTORIES[template]
+            if template in out["enabled_disk_templates"] and not getattr(cluster, name):
+                out[name] = path
+    for name in _DIRECTORIES.values():
+        value = getattr(op, name)
+        if value is not None:
+            out[name] = _directory(name, value) if value else ""
+    if op.vg_name is not None:
+        out["volume_group_name"] = op.vg_name or None
+    if op.drbd_helper is not None:
+        if op.drbd_helper and not os.path.isabs(op.drbd_helper):
+            raise refuse(
+                f"drbd_helper: wanted an absolute path, found {op.drbd_helper!r}"
+            )
+        out["drbd_usermode_helper"] = op.drbd_helper or None
+    if op.diskparams is not None:
+        out["diskparams"] = policy.new_disk_parameters(
+            cluster.diskparams, op.diskparams
+        )
+    if op.ipolicy is not None:
+        out["ipolicy"] = policy.new_policy(cluster.ipolicy, op.ipolicy, for_group=False)
+    _check_together(op, cluster.replace(**out))
+    return out
+
+
+def _directory(name: str, value: str) -> str:
+    """Return the normalised path of a directory for disks."""
+    if not os.path.isabs(value) or ".." in value.split("/"):
+        raise refuse(f"{name}: wanted an absolute path without .., found {value!r}")
+    path = os.path.normpath(value)
+    if (system := pathutils.system_directory_around(path)) is not None:
+        raise refuse(
+            f"{name}: wanted a path outside of the system directory {system}, found"
+            f" {value!r}"
+        )
+    return path
+
+
+def _templates(
+    op: opcodes.ClusterSetParams, snapshot: objects.Snapshot
+) -> tuple[str, ...]:
+    templates = tuple(dict.fromkeys(op.enabled_disk_templates or ()))
+    if not templates:
+        raise refuse("enabled_disk_templates: wanted at least one template")
+    offered = disks.OFFERED_DISK_TEMPLATES
+    if unknown := [name for name in templates if name not in offered]:
+        raise refuse(
+            f"enabled_disk_templates: {', '.join(unknown)}: not offered by this"
+            f" release; offered are {', '.join(offered)}"
+        )
+    gone = set(snapshot.cluster.enabled_disk_templates) - set(templates)
+    users: dict[str, list[str]] = {}
+    for instance in snapshot.instances.values() if gone else ():
+        template = snapshot.disk_template(instance)
+        if template in gone:
+            users.setdefault(template, []).append(instance.name)
+    for template, names in sorted(users.items()):
+        raise refuse(
+            f"enabled_disk_templates: {template} is used by instances"
+            f" {', '.join(sorted(names))}",
+            ecodes.ECODE_STATE,
+        )
+    return templates
+
+
+def _check_together(op: opcodes.ClusterSetParams, new: objects.Cluster) -> None:
+    enabled = new.enabled_disk_templates
+    for template, name in _DIRECTORIES.items():
+        if (
+            template in enabled
+            and not getattr(new, name)
+            and (getattr(op, name) is not None or op.enabled_disk_templates)
+        ):
+            raise refuse(f"{name}: must be set while {template} disks are enabled")
+    uses_lvm = sorted(set(enabled) & set(disks.DTS_LVM))
+    if op.vg_name == "" and uses_lvm:
+        raise refuse(
+            f"vg_name: cannot be unset while {', '.join(uses_lvm)} disks are enabled"
+        )
+    if op.vg_name and not uses_lvm:
+        raise refuse(f"vg_name {op.vg_name}: no enabled disk template uses it")
+    if op.drbd_helper and "drbd" not in enabled:
+        raise refuse(f"drbd_helper {op.drbd_helper}: drbd disks are not enabled")
+    asked = op.enabled_disk_templates is not None or IPOLICY_DTS in (op.ipolicy or {})
+    allowed = new.ipolicy.get(IPOLICY_DTS, ())
+    if asked and (extra := sorted(set(allowed) - set(enabled))):
+        raise refuse(
+            f"instance policy: allows disk templates {', '.join(extra)} that are not"
+            " enabled"
+        )
+
 
 #: Settings that determine which files the nodes share.
 _FILES_DEPEND_ON = frozenset(
@@ -49,11 +175,6 @@ class ClusterSetParams(LogicalUnit[opcodes.ClusterSetParams]):
             "NEW_VG_NAME": self.op.vg_name,
         }
 
-    def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
-        """Return the master, for both phases."""
-        master = (self.ctx.snapshot.cluster.master_node,)
-        return master, master
-
     # Checks
     def check_prereq(self) -> None:
         """Compute all changes, then run the checks that need nodes."""
@@ -71,7 +192,7 @@ class ClusterSetParams(LogicalUnit[opcodes.ClusterSetParams]):
     def _work_out(self, snapshot: objects.Snapshot) -> dict[str, Any]:
         return {
             **settings.changes(self.op, snapshot.cluster, self.ctx.paths),
-            **storage_settings.changes(self.op, snapshot),
+            **storage_changes(self.op, snapshot),
             **param_settings.changes(self.op, snapshot),
         }
 
@@ -84,36 +205,38 @@ class ClusterSetParams(LogicalUnit[opcodes.ClusterSetParams]):
 
     def _check_on_nodes(self, snapshot: objects.Snapshot) -> None:
         hosts = self._hosts(snapshot)
-        for check in param_settings.node_checks(self.op, self.plan.old, self.plan.new):
-            instance_checks.validate_hypervisor(
-                self.ctx, hosts, check.hypervisor, check.filled
-            )
-        new = self.plan.new
+        old, new = self.plan.old, self.plan.new
+        for hypervisor, filled in param_settings.node_checks(self.op, old, new):
+            checks.validate_hypervisor(self.ctx, hosts, hypervisor, filled)
         asked = {*(self.op.osparams or {}), *(self.op.osparams_private_cluster or {})}
-        for os in sorted(asked):
+        for os_name in sorted(asked):
             values = {
-                **params.osparams_for(new.osparams, os, {}),
-                **params.osparams_for(new.osparams_private_cluster, os, {}),
+                **params.osparams_for(new.osparams, os_name, {}),
+                **params.osparams_for(new.osparams_private_cluster, os_name, {}),
             }
             if values:
-                self._validate_os(hosts, os, values)
+                self._validate_os(hosts, os_name, values)
 
     def _validate_os(
-        self, hosts: Sequence[str], os: str, values: Mapping[str, Any]
+        self, hosts: Sequence[str], os_name: str, values: Mapping[str, Any]
     ) -> None:
-        answers = self.ctx.rpc.call(
-            "os_validate",
+        answers = self.ctx.rpc.call_nodes(
             hosts,
-            (False, os, ["parameters"], cloud_init.without_parameters(values), True),
+            calls.os_validate(
+                *(False, os_name, ["parameters"]),
+                *(cloud_init.without_parameters(values), True),
+            ),
         )
         for answer in answers.values():
             if not answer.offline:
-                answer.require(f"OS {os} parameters", ecodes.ECODE_INVAL)
+                answer.require(f"OS {os_name} parameters", ecodes.ECODE_INVAL)
 
     def _check_volume_group(self, snapshot: objects.Snapshot) -> None:
         if not self.op.vg_name or self.op.vg_name == self.plan.old.volume_group_name:
             return
-        for answer in self.ctx.rpc.call("vg_list", self._hosts(snapshot)).values():
+        for answer in self.ctx.rpc.call_nodes(
+            self._hosts(snapshot), calls.vg_list()
+        ).values():
             if answer.offline:
                 continue
             groups = answer.require("cannot list volume groups", ecodes.ECODE_ENVIRON)
@@ -165,11 +288,13 @@ class ClusterSetParams(LogicalUnit[opcodes.ClusterSetParams]):
 
     def _store(self) -> None:
         is_off = self._changed("node_death") and not self.plan.new.node_death
-        also = self.ctx.config.node_deaths.given_up() if is_off else ()
-        with self.ctx.config.edit(self.ctx.owner, also=also) as edit:
-            # The locks are shared: another job may have changed settings since the
-            # checks.
-            edit.update_cluster(**self._work_out(edit.snapshot))
+        deaths = self.ctx.config.node_deaths
+        with deaths.lock:
+            also = deaths.given_up() if is_off else ()
+            with self.ctx.config.edit(self.ctx.owner, also=also) as edit:
+                # The locks are shared: another job may have changed settings since the
+                # checks.
+                edit.update_cluster(**self._work_out(edit.snapshot))
 
     def _take_address_down(self) -> None:
         answer = master_ip.turn_down(self.ctx)
@@ -177,12 +302,9 @@ class ClusterSetParams(LogicalUnit[opcodes.ClusterSetParams]):
             raise errors.OpExecError(
                 answer.describe("cannot deactivate the master IP address")
             )
-        if answer.failed:
-            self.ctx.log.warn(
-                answer.describe(
-                    "cannot deactivate the master IP address, going on because of force"
-                )
-            )
+        self.ctx.warn_failed(
+            answer, "cannot deactivate the master IP address, going on because of force"
+        )
 
     def _take_address_up(self) -> None:
         answer = master_ip.turn_up(self.ctx)
@@ -194,13 +316,10 @@ class ClusterSetParams(LogicalUnit[opcodes.ClusterSetParams]):
 
     def _change_netmask(self) -> None:
         old, new = self.plan.old, self.plan.new
-        answer = self.ctx.rpc.call_one(
-            "node_change_master_netmask",
+        answer = self.ctx.rpc.call_node(
             new.master_node,
-            old.master_netmask,
-            new.master_netmask,
-            new.master_ip,
-            new.master_netdev,
+            calls.node_change_master_netmask(
+                old.master_netmask, new.master_netmask, new.master_ip, new.master_netdev
+            ),
         )
-        if answer.failed:
-            self.ctx.log.warn(answer.describe("cannot change the master netmask"))
+        self.ctx.warn_failed(answer, "cannot change the master netmask")

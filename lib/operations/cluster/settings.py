@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from ganeti.base import errors, pathutils
-from ganeti.base.constants import ecodes, uidpool
+from ganeti.base.constants import ecodes, misc
 from ganeti.base.constants.protocols import mond
 from ganeti.base.net import ip
 from ganeti.base.text import patterns
@@ -267,7 +267,7 @@ def uid_pool(
 
 def _uid_range(item: Sequence[int]) -> tuple[int, int]:
     low, high = item
-    lowest, highest = uidpool.UIDPOOL_UID_MIN, uidpool.UIDPOOL_UID_MAX
+    lowest, highest = misc.UIDPOOL_UID_MIN, misc.UIDPOOL_UID_MAX
     if low > high:
         raise refuse(
             f"uid pool: wanted a range LOW-HIGH, found {low}-{high}, which is reversed"

@@ -10,7 +10,6 @@ from typing import Any
 
 from ganeti.base.constants import ecodes
 from ganeti.base.text import messages
-from ganeti.master import locking
 from ganeti.master.locking import Level
 from ganeti.model import objects
 from ganeti.model.objects import lookup
@@ -40,7 +39,7 @@ class GroupLocks:
         if self.opportunistic:
             self.locks.opportunistic.update((Level.INSTANCE, Level.NODE))
 
-    def declare_locks(self, level: locking.Level) -> None:
+    def declare_locks(self, level: Level) -> None:
         """Lock the current nodes of the group."""
         if level is Level.NODE:
             self.locks.names[level] = sorted(

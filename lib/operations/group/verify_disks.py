@@ -3,15 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ganeti.base.constants import disks as constants
+from ganeti.base.constants import disks
 from ganeti.decisions.verify import mirrors
 from ganeti.master.locking import Level
 from ganeti.model import objects, opcodes
-from ganeti.operations import present_groups
 from ganeti.operations.base import LogicalUnit
 from ganeti.operations.group.locks import GroupLocks
+from ganeti.operations.instance.disks import volumes
 from ganeti.protocols import rpc
-from ganeti.protocols.rpc import encode
+from ganeti.protocols.rpc import calls, encode
+from ganeti.protocols.rpc.answers import BlockDevice, DeviceRow
 
 #: Result: node -> problem, instances to activate, instance -> [node, volume] missing.
 Result = tuple[dict[str, str], list[str], dict[str, list[list[str]]]]
@@ -37,14 +38,13 @@ class GroupVerifyDisks(GroupLocks, LogicalUnit[opcodes.GroupVerifyDisks]):
         disks_by_node = self._expected_disks(snapshot)
         if not disks_by_node:
             return {}, [], {}
-        answers = self.ctx.rpc.call(
-            "blockdev_getmirrorstatus_multi",
+        answers = self.ctx.rpc.call_nodes(
             sorted(disks_by_node),
-            lambda uuid: (
+            lambda uuid: calls.blockdev_getmirrorstatus_multi(
                 [
                     encode.disk(snapshot, disk, owner)
                     for owner, disk in disks_by_node[uuid]
-                ],
+                ]
             ),
         )
         problems: dict[str, str] = {}
@@ -54,7 +54,7 @@ class GroupVerifyDisks(GroupLocks, LogicalUnit[opcodes.GroupVerifyDisks]):
             answer, name = answers[uuid], snapshot.nodes[uuid].name
             if answer.offline:
                 continue
-            if answer.failed or len(answer.payload or ()) != len(rows):
+            if answer.failed or len(answer.payload) != len(rows):
                 problems[name] = answer.fail_msg or "malformed answer"
                 continue
             for (owner, disk), (is_known, status) in zip(
@@ -72,7 +72,7 @@ class GroupVerifyDisks(GroupLocks, LogicalUnit[opcodes.GroupVerifyDisks]):
         self,
         snapshot: objects.Snapshot,
         disks_by_node: _Expected,
-        answers: Mapping[str, rpc.Result],
+        answers: Mapping[str, rpc.Answer[list[DeviceRow]]],
     ) -> tuple[set[str], set[str]]:
         """Log the problems of mirrors.
 
@@ -88,7 +88,7 @@ class GroupVerifyDisks(GroupLocks, LogicalUnit[opcodes.GroupVerifyDisks]):
                 by_node.setdefault(uuid, []).append(row)
         alone: set[str] = set()
         wrong: set[str] = set()
-        groups = present_groups.PresentGroups(self.ctx)
+        groups = volumes.PresentGroups(self.ctx)
         for uuid, by_node in sorted(by_instance.items()):
             instance = snapshot.instances[uuid]
             problems = mirrors.of_instance(snapshot, instance, by_node, groups.lacks)
@@ -134,26 +134,23 @@ def _can_be_missing(disk: objects.Disk) -> bool:
 
     Block devices of other kinds may only have to be activated.
     """
-    return disk.dev_type in (*constants.DTS_FILEBASED, *constants.DTS_DRBD)
+    return disk.dev_type in (*disks.DTS_FILEBASED, *disks.DTS_DRBD)
 
 
-def _is_inactive(disk: objects.Disk, status: Any) -> bool:
+def _is_inactive(disk: objects.Disk, status: BlockDevice | str | None) -> bool:
     """Return whether an existing disk still has to be assembled.
 
     A disk file either exists or is missing; block devices have to be activated.
     """
-    if disk.dev_type in constants.DTS_FILEBASED:
+    if disk.dev_type in disks.DTS_FILEBASED:
         return False
-    if disk.dev_type in constants.DTS_DRBD and status and status.get("dev_path"):
+    if not isinstance(status, BlockDevice):
+        return True
+    level = status.ldisk_status or disks.LDS_OK
+    if disk.dev_type in disks.DTS_DRBD and status.dev_path:
         # One that is being synchronised is active.
-        return status.get("ldisk_status", constants.LDS_OK) not in (
-            constants.LDS_OK,
-            constants.LDS_SYNCING,
-        )
-    return (
-        status is None
-        or status.get("ldisk_status", constants.LDS_OK) != constants.LDS_OK
-    )
+        return level not in (disks.LDS_OK, disks.LDS_SYNCING)
+    return level != disks.LDS_OK
 
 
 def volume(disk: objects.Disk) -> str:

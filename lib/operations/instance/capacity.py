@@ -10,7 +10,7 @@ memory is part of R(n) can be started. The same is true for the space of disk fi
 
 import dataclasses
 from collections.abc import Collection
-from typing import Any, Final
+from typing import Final
 
 from ganeti.base import errors
 from ganeti.base.constants import ecodes
@@ -20,6 +20,7 @@ from ganeti.base.text.units import exact_mib
 from ganeti.model import objects
 from ganeti.model.objects import params
 from ganeti.operations import base
+from ganeti.protocols.rpc import calls
 
 #: Templates whose disks take space below a directory of the cluster.
 _FILES: Final = ("file", "sharedfile")
@@ -175,7 +176,7 @@ def require_space(
         return
     held = space(ctx.snapshot, node, template, besides=instance)
     name = ctx.snapshot.nodes[node].name
-    free = _free_space(ctx, node, template)
+    free = free_file_space(ctx, node, _directory(ctx, template), template)
     if free is not None and wanted_mib > free - held.mib:
         raise errors.OpPrereqError(
             f"instance {instance}: needs {exact_mib(wanted_mib)} for disks of template"
@@ -190,11 +191,6 @@ def _directory(ctx: base.Context, template: str) -> str:
     if template == "file":
         return cluster.file_storage_dir
     return cluster.shared_file_storage_dir
-
-
-def _free_space(ctx: base.Context, node: str, template: str) -> int | None:
-    """Return the free MiB below the directory of a template, None if unknown."""
-    return free_file_space(ctx, node, _directory(ctx, template), template)
 
 
 def free_file_space(
@@ -212,9 +208,8 @@ def free_file_space(
         OpPrereqError: the node does not answer.
     """
     what = f"cannot get the free space of node {ctx.snapshot.nodes[node].name}"
-    payload: Any = ctx.rpc.call_one(
-        "node_info", node, [[template, directory, []]], []
+    info = ctx.rpc.call_node(
+        node, calls.node_info([(template, directory, [])], [])
     ).require(what, ecodes.ECODE_ENVIRON)
-    unit = payload[1][0] if payload[1] else None
-    free = unit.get("storage_free") if unit else None
+    free = info.space.storage_free
     return free if isinstance(free, int) else None

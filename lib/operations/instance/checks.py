@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from ganeti.base import errors
 from ganeti.base.constants import ecodes
-from ganeti.base.constants.protocols import os as os_constants
+from ganeti.base.constants.protocols import os
 from ganeti.base.text import messages
 from ganeti.base.text.units import exact_mib
 from ganeti.model import objects
@@ -13,7 +13,8 @@ from ganeti.model.objects import cloud_init, params
 from ganeti.operations import base
 from ganeti.operations.instance import capacity
 from ganeti.operations.parameters import typed_params
-from ganeti.protocols.rpc.result import Result
+from ganeti.protocols.rpc import calls
+from ganeti.protocols.rpc.procedure import Result
 
 _SPEC_OF: Final = {
     "memory-size": "memory in MiB",
@@ -151,10 +152,9 @@ def require_policy(
     """
     if problems:
         name = snapshot.nodegroups[group].name
-        raise errors.OpPrereqError(
+        raise errors.refusal(
             f"instance {instance}: violates the policy of node group {name}:"
-            f" {'; '.join(problems)}",
-            ecodes.ECODE_INVAL,
+            f" {'; '.join(problems)}"
         )
 
 
@@ -167,10 +167,10 @@ def free_memory_mib(
         OpPrereqError: the node does not answer or does not report it.
     """
     name = ctx.snapshot.nodes[node].name
-    payload = ctx.rpc.call_one("node_info", node, [], [[hypervisor, dict(hv)]]).require(
-        f"cannot get the free memory of node {name}", ecodes.ECODE_ENVIRON
-    )
-    free = payload[2][0].get("memory_free") if payload[2] else None
+    info = ctx.rpc.call_node(
+        node, calls.node_info([], [(hypervisor, dict(hv))])
+    ).require(f"cannot get the free memory of node {name}", ecodes.ECODE_ENVIRON)
+    free = info.host.memory_free
     if not isinstance(free, int):
         raise errors.OpPrereqError(
             f"node {name}: wanted its free memory, found {free!r}", ecodes.ECODE_ENVIRON
@@ -268,8 +268,8 @@ def validate_hypervisor(
         OpPrereqError: a node refused them.
     """
     typed_params.check_hypervisor_syntax(hypervisor, filled)
-    results = ctx.rpc.call(
-        "hypervisor_validate_params", nodes, [hypervisor, dict(filled)]
+    results = ctx.rpc.call_nodes(
+        nodes, calls.hypervisor_validate_params(hypervisor, dict(filled))
     )
     for result in results.values():
         if not result.offline:
@@ -288,9 +288,7 @@ def os_not_blacklisted(
         return
     for name in (os_name, os_name.partition("+")[0]):
         if name in snapshot.cluster.blacklisted_os:
-            raise errors.OpPrereqError(
-                f"instance {instance}: OS {name} is blacklisted", ecodes.ECODE_INVAL
-            )
+            raise errors.refusal(f"instance {instance}: OS {name} is blacklisted")
 
 
 def validate_os(
@@ -318,19 +316,18 @@ def validate_os(
     Raises:
         OpPrereqError: a node does not have the OS, or refused the parameters.
     """
-    wanted = [os_constants.OS_VALIDATE_PARAMETERS]
+    wanted = [os.OS_VALIDATE_PARAMETERS]
     if is_install:
-        wanted.append(os_constants.OS_VALIDATE_INSTALL)
-    results = ctx.rpc.call(
-        "os_validate",
+        wanted.append(os.OS_VALIDATE_INSTALL)
+    results = ctx.rpc.call_nodes(
         nodes,
-        [
+        calls.os_validate(
             True,
             os_name,
             wanted,
             cloud_init.without_parameters(os_params),
             force_variant,
-        ],
+        ),
     )
     is_trusted = True
     for result in results.values():

@@ -1,5 +1,7 @@
 """Code shared by units of one existing instance: locks, look-ups, node calls."""
 
+import dataclasses
+import threading
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -13,12 +15,18 @@ from ganeti.operations import base
 from ganeti.operations.instance.run import elsewhere
 from ganeti.operations.instance.show import hook_env
 from ganeti.protocols import rpc
-from ganeti.protocols.rpc import encode
+from ganeti.protocols.rpc import calls, encode
+from ganeti.protocols.rpc.answers import Guest
 
 #: Seconds that a node gets in addition to the time limit for a guest to stop.
 STOP_GRACE_S: Final = 60
+#: Seconds that a node may be silent. A restart of its daemon takes less than ten.
+SILENCE_S: Final = 60.0
+#: Seconds until a node that was silent is asked again.
+_AGAIN_S: Final = 2.0
 
 O = TypeVar("O", bound=opcodes.Opcode)  # noqa: E741
+T = TypeVar("T")
 
 
 class InstanceUnit(base.LogicalUnit[O]):
@@ -98,27 +106,17 @@ class InstanceUnit(base.LogicalUnit[O]):
         nodes = self.with_master(self.ctx.snapshot.instance_nodes(self.instance))
         return nodes, nodes
 
-    def with_master(self, nodes: Sequence[str]) -> list[str]:
-        """Return the master and other nodes without duplicates."""
-        return list(dict.fromkeys([self.ctx.snapshot.cluster.master_node, *nodes]))
-
     # Node calls
     def encode(self, **overrides: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return the filled form of the instance that node calls take."""
-        wire: dict[str, Any] = encode.instance(
-            self.ctx.snapshot, self.instance, **overrides
-        )
-        return wire
+        return encode.instance(self.ctx.snapshot, self.instance, **overrides)
 
     def encode_start(self, **overrides: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return the filled form that calls take which start the guest."""
-        wire: dict[str, Any] = encode.startable_instance(
-            self.ctx.snapshot, self.instance, **overrides
-        )
-        return wire
+        return encode.startable_instance(self.ctx.snapshot, self.instance, **overrides)
 
-    def runtime_info(self) -> dict[str, Any]:
-        """Return the primary node's data about it, empty if it does not run.
+    def runtime_info(self) -> Guest:
+        """Return the primary node's data about it, false if it does not run.
 
         Raises:
             OpPrereqError: the node does not answer.
@@ -196,6 +194,16 @@ class InstanceWork:
         return f"instance {self.instance.name}"
 
 
+def start_guest(
+    ctx: base.Context, instance: objects.Instance, reason: Sequence[Any]
+) -> rpc.Result:
+    """Have the primary node start a guest; return its answer."""
+    wire = encode.startable_instance(ctx.snapshot, instance)
+    return ctx.rpc.call_node(
+        instance.primary_node, calls.instance_start(wire, False, reason)
+    )
+
+
 def not_created(name: str, why: str) -> errors.OpPrereqError:
     """Return the error for an operation that a forthcoming instance does not allow."""
     return errors.OpPrereqError(
@@ -205,34 +213,52 @@ def not_created(name: str, why: str) -> errors.OpPrereqError:
     )
 
 
-def query_runtime(ctx: base.Context, instance: objects.Instance) -> dict[str, Any]:
-    """Return the primary node's data about an instance, empty if it does not run.
+def query_runtime(ctx: base.Context, instance: objects.Instance) -> Guest:
+    """Return the primary node's data about an instance, false if it does not run.
 
     Raises:
         OpPrereqError: the node does not answer.
     """
     snapshot = ctx.snapshot
     full = snapshot.cluster.hvparams.get(instance.hypervisor, {})
-    result = ctx.rpc.call_one(
-        "instance_info", instance.primary_node, instance.name, instance.hypervisor, full
+    return ctx.rpc.call_node(
+        instance.primary_node,
+        calls.instance_info(instance.name, instance.hypervisor, full),
+    ).require(f"cannot get the state of instance {instance.name}", ecodes.ECODE_ENVIRON)
+
+
+def stop_guest(
+    ctx: base.Context,
+    instance: objects.Instance,
+    timeout_s: int,
+    reason: Sequence[Any],
+    *,
+    node: str | None = None,
+) -> rpc.Result:
+    """Have the primary node, or another one, stop a guest; return its answer."""
+    return ctx.rpc.call_node(
+        node or instance.primary_node,
+        calls.instance_shutdown(
+            encode.instance(ctx.snapshot, instance), timeout_s, reason
+        ),
+        timeout_s=timeout_s + STOP_GRACE_S,
     )
-    info: dict[str, Any] = result.require(
-        f"cannot get the state of instance {instance.name}", ecodes.ECODE_ENVIRON
-    )
-    return info or {}
 
 
-def node_name(ctx: base.Context, uuid: str) -> str:
-    """Return a node's name for messages."""
-    node = ctx.snapshot.nodes.get(uuid)
-    return node.name if node is not None else uuid
+def ask_again(ctx: base.Context, node: str, request: rpc.Request[T]) -> rpc.Answer[T]:
+    """Call a node; again for a while if it does not answer. Calls can be repeated.
 
-
-def warn_failed(ctx: base.Context, result: rpc.Result, what: str) -> bool:
-    """Log a failed call as a warning; return whether it failed."""
-    if result.failed:
-        ctx.log.warn(result.describe(what))
-    return result.failed
+    A last call that was not carried out counts as lost if an earlier one was.
+    """
+    begun, was_lost = ctx.clock.monotonic(), False
+    while True:
+        result = ctx.rpc.call_node(node, request)
+        was_lost = (was_lost or result.is_lost) and not result.is_answered
+        is_unsure = result.failed and (result.is_silent or result.is_lost)
+        silent_s = ctx.clock.monotonic() - begun
+        if not is_unsure or silent_s >= SILENCE_S:
+            return dataclasses.replace(result, is_lost=was_lost)
+        ctx.clock.wait(threading.Event(), _AGAIN_S)
 
 
 def set_instance(ctx: base.Context, uuid: str, **changes: Any) -> objects.Instance:

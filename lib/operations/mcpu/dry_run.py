@@ -1,7 +1,7 @@
 """Effects of a dry run: node calls, time, locks and jobs are recorded, not done.
 
-One `Recorder` gets everything in the order in which it would happen. The rows of
-`ganeti.protocols.rpc.table` define which calls act, their answers, and the arguments
+One `Recorder` gets everything in the order in which it would happen. The declarations
+in `ganeti.protocols.rpc.calls` define which calls act, their answers, and the arguments
 shown.
 """
 
@@ -14,16 +14,15 @@ import msgspec
 
 from ganeti.base import clock, errors
 from ganeti.base.constants import jobqueue
-from ganeti.master.jqueue.executor import CarriedLog
+from ganeti.master.jqueue.effects import CarriedLog
 from ganeti.master.locking import Level, LockManager, Request
 from ganeti.model import objects
 from ganeti.model.opcodes import Opcode
-from ganeti.operations.mcpu import dry_run_policy
-from ganeti.operations.mcpu.dry_run_policy import Args
-from ganeti.operations.mcpu.simulated_nodes import SimulatedNodes
+from ganeti.operations.mcpu import simulated_nodes
+from ganeti.operations.mcpu.simulated_nodes import Args, SimulatedNodes
 from ganeti.protocols import rpc
 from ganeti.protocols.rpc import PROCEDURES, Procedure, Result, Runner, Target, wire
-from ganeti.protocols.rpc.result import OFFLINE_TEXT
+from ganeti.protocols.rpc.procedure import OFFLINE_TEXT
 
 #: Longest text of an argument in a step, in characters.
 _TEXT_CHARS: Final = 60
@@ -82,6 +81,7 @@ class Callbacks:
 
     def __init__(self, owner: str, recorder: Recorder) -> None:
         self.owner = owner
+        # A plan takes no shared answer: none is from after its submission.
         self.submitted_at = float("inf")
         self.resumption: Any = None
         self._recorder = recorder
@@ -274,7 +274,7 @@ class DryRunRunner(Runner):
             )
             for node in nodes
         }
-        reads = [n for n in nodes if dry_run_policy.only_reads(row, given[n])]
+        reads = [n for n in nodes if simulated_nodes.only_reads(row, given[n])]
         real = self._read(procedure, reads, args, timeout_s=timeout_s)
         results = {
             node: self._simulated.adjust(node, given[node], result)
@@ -326,7 +326,7 @@ class DryRunRunner(Runner):
     # Acts
     def _act(
         self,
-        row: Procedure,
+        row: Procedure[..., Any],
         uuid: str,
         args: tuple[Any, ...],
         steps: dict[str, Step],
@@ -349,7 +349,7 @@ class DryRunRunner(Runner):
         )
         self.acts.append((row.name, uuid, args))
         self._simulated.record(row.name, uuid, args)
-        return Result(row.name, name, dry_run_policy.answer(row, args))
+        return Result(row.name, name, simulated_nodes.answer(row, args))
 
 
 def describe(procedure: str, args: Args) -> dict[str, str]:
@@ -361,7 +361,7 @@ def describe(procedure: str, args: Args) -> dict[str, str]:
     return {
         name: text
         for name, value in zip(row.args, args, strict=False)
-        if name in row.shown and (text := _short(value))
+        if name in row.shown.split() and (text := _short(value))
     }
 
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 
 from ganeti.base import clock, errors
 from ganeti.base.constants import ecodes
-from ganeti.master.jqueue.executor import LockTimeout
+from ganeti.master.jqueue.effects import LockTimeout
 from ganeti.master.locking import BGL, Level, LockManager, Request
 from ganeti.model import objects
 from ganeti.operations.base import LockRequest
@@ -93,6 +93,8 @@ class HeldLocks:
         )
         while not self._acquire(wanted, may_miss=level in request.without_removed):
             known = self._manager.names(level)
+            # Objects are removed while this waits, so each attempt leaves out what is
+            # missing.
             left = [name for name in wanted.names or () if name in known]
             wanted = dataclasses.replace(wanted, names=left)
 

@@ -20,7 +20,7 @@ from ganeti.base import errors
 from ganeti.base.constants import ecodes
 from ganeti.base.constants.misc import REDACTED
 from ganeti.master import config, query
-from ganeti.master.jqueue.executor import Canceled, LockTimeout
+from ganeti.master.jqueue.effects import Canceled, LockTimeout
 from ganeti.model import objects, opcodes
 from ganeti.operations import base
 from ganeti.operations.mcpu.dry_run import (

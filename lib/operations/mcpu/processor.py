@@ -18,21 +18,177 @@ import msgspec
 
 from ganeti import store
 from ganeti.base import errors
+from ganeti.base.clock import Clock
 from ganeti.base.constants import ecodes, jobqueue
 from ganeti.base.constants.protocols import hooks
 from ganeti.master import config, hooksmaster
-from ganeti.master.jqueue.executor import Callbacks, Canceled, LockTimeout
+from ganeti.master.jqueue.effects import Callbacks, Canceled, LockTimeout
 from ganeti.master.locking import Level, LockManager
 from ganeti.model import objects, opcodes
 from ganeti.operations import base
-from ganeti.operations.mcpu import log_saving_runner
-from ganeti.operations.mcpu.feedback import JobLog
 from ganeti.operations.mcpu.locks import HeldLocks
-from ganeti.operations.mcpu.patient_runner import PatientRunner
-from ganeti.operations.mcpu.pauses import Pauses
-from ganeti.operations.mcpu.present_waits import NotingRunner, PresentWaits
-from ganeti.operations.mcpu.shared_answers import SharedAnswers, SharingRunner
-from ganeti.protocols.ssh import known_hosts
+from ganeti.operations.mcpu.runners import (
+    NotingRunner,
+    PresentWaits,
+    SharedAnswers,
+    SharingRunner,
+    Wait,
+    acts,
+)
+from ganeti.protocols.rpc import Arguments, Result, Runner, Target
+from ganeti.protocols.ssh import host_keys
+
+# A pause in an operation, which ends when a client asks to kill the job.
+
+
+class Pauses:
+    """The pauses of one opcode."""
+
+    def __init__(self, clock: Clock, callbacks: Callbacks, waits: PresentWaits) -> None:
+        self._clock = clock
+        self._callbacks = callbacks
+        self._waits = waits
+        self._is_killed = threading.Event()
+
+    def wait(self, seconds: float) -> None:
+        """Wait.
+
+        Raises:
+            Canceled: a client asked to kill the job before the time ran out.
+        """
+        wait = Wait("", (), self._clock.monotonic(), seconds)
+        with self._waits.during(self._callbacks.owner, wait):
+            is_killed = self._clock.wait(self._is_killed, seconds)
+        if is_killed:
+            self._callbacks.check_canceled()
+
+    def end(self) -> None:
+        """End the present pause and all later ones; for other threads."""
+        self._is_killed.set()
+
+
+# A runner that waits for nodes that are silent when an opcode is continued.
+#
+# Daemons of the master and of its nodes are often restarted together, as by an upgrade.
+# An opcode that the new master daemon continues must not fail because it is the first
+# to be ready: what it leaves behind would be half done.
+
+#: Seconds from the first call during which silent nodes are asked again. Node daemons
+#: start in a few seconds; a node that has died delays the opcode by this time.
+PATIENCE_S: Final = 30.0
+#: Seconds between two attempts.
+POLL_S: Final = 1.0
+
+
+class PatientRunner(Runner):
+    """A runner that repeats calls without an effect, for a limited time.
+
+    Args:
+        inner: calls the nodes.
+        clock: measures the time, and pauses.
+    """
+
+    def __init__(self, inner: Runner, clock: Clock) -> None:
+        self._inner = inner
+        self._clock = clock
+        self._end: float | None = None
+
+    def call(
+        self,
+        procedure: str,
+        nodes: Sequence[str],
+        args: Arguments = (),
+        *,
+        timeout_s: float | None = None,
+    ) -> Mapping[str, Result]:
+        """Call many nodes, see `Runner`."""
+        clock, never = self._clock, threading.Event()
+        if self._end is None:
+            self._end = clock.monotonic() + PATIENCE_S
+        results = dict(self._inner.call(procedure, nodes, args, timeout_s=timeout_s))
+        while clock.monotonic() < self._end:
+            # A lost call that acts may have had its effect; its caller decides.
+            silent = [
+                node
+                for node, result in results.items()
+                if result.is_silent and not (result.is_lost and acts(procedure, args))
+            ]
+            if not silent:
+                break
+            clock.wait(never, POLL_S)
+            results |= self._inner.call(procedure, silent, args, timeout_s=timeout_s)
+        return results
+
+
+# A runner that has the job's log stored before each act on a node.
+#
+# After a crash of the master, the log then names each step that nodes may have begun.
+
+
+class LogSavingRunner(Runner):
+    """A runner that calls ``save_log`` before each call that acts.
+
+    Args:
+        inner: calls the nodes.
+        save_log: returns when the log is on disk, see `ganeti.master.jqueue.Callbacks`.
+    """
+
+    def __init__(self, inner: Runner, save_log: Callable[[], None]) -> None:
+        self._inner = inner
+        self._save_log = save_log
+
+    def call(
+        self,
+        procedure: str,
+        nodes: Sequence[str],
+        args: Arguments = (),
+        *,
+        timeout_s: float | None = None,
+    ) -> Mapping[str, Result]:
+        """Call many nodes, see `Runner`."""
+        if acts(procedure, args):
+            self._save_log()
+        return self._inner.call(procedure, nodes, args, timeout_s=timeout_s)
+
+
+def at(
+    inner: Callable[[Sequence[Target]], Runner], save_log: Callable[[], None]
+) -> Callable[[Sequence[Target]], Runner]:
+    """Return a maker of runners whose runners save the log, too."""
+    return lambda targets: LogSavingRunner(inner(targets), save_log)
+
+
+# Messages of logical units to the user, as entries of the job's log.
+
+
+class JobLog:
+    """A job's log with the documented line formats."""
+
+    def __init__(self, callbacks: Callbacks) -> None:
+        self._callbacks = callbacks
+
+    def message(self, text: str) -> None:
+        """Log a line as it is, such as ``* creating instance disks...``."""
+        self._callbacks.log(jobqueue.ELOG_MESSAGE, text)
+
+    def info(self, text: str) -> None:
+        """Log a line of information."""
+        self._callbacks.log(jobqueue.ELOG_MESSAGE, f" - INFO: {text}")
+
+    def warn(self, text: str, hint: str | None = None) -> None:
+        """Log a warning with advice."""
+        self._callbacks.log(jobqueue.ELOG_MESSAGE, f" - WARNING: {text}")
+        if hint:
+            self._callbacks.log(jobqueue.ELOG_MESSAGE, f"      Hint: {hint}")
+
+    def step(self, number: int, total: int, text: str) -> None:
+        """Log ``STEP number/total text``."""
+        self._callbacks.log(jobqueue.ELOG_MESSAGE, f"STEP {number}/{total} {text}")
+
+    def entry(self, kind: str, payload: Any) -> None:
+        """Log an entry of another kind, see ``constants.jobqueue`` ELOG_*."""
+        self._callbacks.log(kind, payload)
+
 
 _log: Final = logging.getLogger(__name__)
 #: Levels that a logical unit may declare, in the order of acquisition.
@@ -44,7 +200,7 @@ class EngineDeps(base.UnitDeps):
     """The dependencies of the engine: those of logical units, and the locks."""
 
     locks: LockManager
-    write_known_hosts: Callable[[str, str], None] = known_hosts.write_text
+    write_known_hosts: Callable[[str, str], None] = host_keys.write_known_hosts_text
     #: Ends the node call that a thread waits for.
     abort_call: Callable[[threading.Thread], None] = lambda _thread: None
     #: Facts about nodes that jobs share.
@@ -104,7 +260,7 @@ class Processor:
         timeout_s: float | None,
         priority: int,
     ) -> Any:
-        """Execute one opcode; see `ganeti.master.jqueue.executor.Executor`."""
+        """Execute one opcode; see `ganeti.master.jqueue.effects.Executor`."""
         unit_class = self._units.get(op.op_id())
         if unit_class is None:
             raise errors.OpCodeUnknown(f"{op.op_id()} is not offered by this release")
@@ -161,7 +317,7 @@ class _Run:
         runner = deps.rpc
         if callbacks.resumption is not None:
             runner = PatientRunner(runner, deps.clock)
-        self._rpc = log_saving_runner.LogSavingRunner(
+        self._rpc = LogSavingRunner(
             SharingRunner(
                 NotingRunner(runner, deps.present_waits, callbacks.owner, deps.clock),
                 deps.answers,
@@ -177,7 +333,7 @@ class _Run:
                 deps,
                 config=cast("config.Config", self._config),
                 rpc=self._rpc,
-                rpc_at=log_saving_runner.at(deps.rpc_at, callbacks.save_log),
+                rpc_at=at(deps.rpc_at, callbacks.save_log),
                 log=self._log,
                 locks=held,
                 owner=callbacks.owner,
@@ -267,6 +423,7 @@ class _Run:
                 result = self._post_hooks(post_nodes, result)
             return result
         finally:
+            # After a failure as well: commits that preceded it stay.
             if self._config.was_written:
                 self._config_update_hook()
 

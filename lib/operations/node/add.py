@@ -9,18 +9,19 @@ from typing import Any, Final
 from ganeti.base import errors
 from ganeti.base.constants import ecodes, versions
 from ganeti.base.constants.protocols import hooks, nodeverify
-from ganeti.base.net import hostnames
+from ganeti.base.net import netutils
 from ganeti.base.tls import authority
-from ganeti.master.config import candidate_pool
+from ganeti.master.config import topology
 from ganeti.model import objects, opcodes
 from ganeti.model.objects import lookup, params
 from ganeti.operations import ancillary_files, candidate_role
-from ganeti.operations.base import LogicalUnit
+from ganeti.operations.base import Context, LogicalUnit
 from ganeti.operations.network import pools
-from ganeti.operations.node import checks, ovs
+from ganeti.operations.node import checks
 from ganeti.operations.parameters import state_params
-from ganeti.operations.trust import host_keys, node_certificates
+from ganeti.operations.trust import certificates, host_keys
 from ganeti.protocols import rpc
+from ganeti.protocols.rpc import calls
 from ganeti.protocols.ssh import host_keys as public_keys
 
 #: Seconds for which a re-added node may refuse the master's term. One attempt to lead
@@ -38,7 +39,7 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
 
     def check_arguments(self) -> None:
         """Check parameters that do not depend on the cluster."""
-        self.ndparams = checks.node_parameters(self.op.ndparams, allow_default=True)
+        self.ndparams = checks.node_parameters(self.op.ndparams)
         self.hv_state = state_params.new_hv_state({}, self.op.hv_state)
         self.disk_state = state_params.new_disk_state({}, self.op.disk_state)
         self.host_keys = public_keys.checked(self.op.ssh_host_keys or ())
@@ -60,7 +61,7 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
                 ecodes.ECODE_RESOLVER,
             ) from err
         if not self.op.readd:
-            hostnames.refuse_uuid(self.name, f"node {self.name}")
+            netutils.refuse_uuid(self.name, f"node {self.name}")
         is_v6 = self.ctx.snapshot.cluster.primary_ip_family != 2
         fitting = [address for address in addresses if (":" in address) == is_v6]
         if not fitting:
@@ -108,7 +109,7 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
                 ecodes.ECODE_ENVIRON,
             )
         checks.reachable_secondary(self.ctx, self.node)
-        self._check_version()
+        self._machine.check_version()
 
     def _secondary(self, recorded: str | None) -> str:
         address = self.op.secondary_ip or recorded
@@ -210,7 +211,7 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
     def _becomes_candidate(self, node: objects.Node) -> bool:
         if not node.master_capable:
             return False
-        state = candidate_pool.pool_state(self.ctx.snapshot, ignore=(node.uuid,))
+        state = topology.pool_state(self.ctx.snapshot, ignore=(node.uuid,))
         size = self.ctx.snapshot.cluster.candidate_pool_size
         return state.current < min(size, state.possible + 1)
 
@@ -226,53 +227,10 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
                     ecodes.ECODE_NOTUNIQUE,
                 )
 
-    @property
-    def _direct(self) -> rpc.Runner:
-        target = rpc.Target(
-            self.node.uuid,
-            self.name,
-            self.node.primary_ip,
-            checks.noded_port(),
-            # The certificate of a machine that is being added has no UUID yet.
-            certified=self.name,
-        )
-        return self.ctx.rpc_at([target])
-
-    def _check_version(self) -> None:
-        version = self._version().require(
-            f"node {self.name}: cannot get its version", ecodes.ECODE_ENVIRON
-        )
-        if version != versions.PROTOCOL_VERSION:
-            raise self.prereq(
-                f"node {self.name}: has protocol version {version}, wanted"
-                f" {versions.PROTOCOL_VERSION}",
-                ecodes.ECODE_ENVIRON,
-            )
-
-    def _version(self) -> rpc.Result:
-        """Ask for the version; wait while the candidates lead a known node back.
-
-        It may have seen the term of another master while it was away. It knows the
-        present candidates since the client has set it up, and each refusal has them
-        vouch for this master, see `ganeti.daemons.masterd.duties.term_resets`.
-        """
-        clock = self.ctx.clock
-        answer = self._direct.call_one("version", self.node.uuid)
-        end = clock.monotonic() + _LEAD_BACK_S
-        if answer.deposed and self.op.readd:
-            self.ctx.log.info(
-                f"Node {self.name} has seen another master; waiting until it follows"
-                " this one"
-            )
-        while answer.deposed and self.op.readd and clock.monotonic() < end:
-            self.ctx.pause(_LOOK_S)
-            answer = self._direct.call_one("version", self.node.uuid)
-        return answer
-
     # Execution
     def execute(self) -> None:
         """Prepare the node, record it, then update the other nodes."""
-        self._check_and_certify()
+        self._machine.admit()
         if self.op.readd and self._may_touch_ssh:
             candidate_role.remove_ssh_key(
                 self.ctx,
@@ -282,7 +240,7 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
                 readd=True,
             )
         stored = self._store()
-        ovs.configure(self.ctx, stored)
+        checks.configure_ovs(self.ctx, stored)
         self._distribute_files()
         if not stored.master_candidate and self.op.readd:
             candidate_role.demote(self.ctx, stored.uuid)
@@ -299,7 +257,98 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
                 get_public=True,
             )
 
-    def _check_and_certify(self) -> None:
+    @property
+    def _machine(self) -> "_NewMachine":
+        return _NewMachine(
+            self.ctx,
+            self.node,
+            is_readded=self.op.readd,
+            has_host_keys=bool(self.host_keys),
+        )
+
+    @property
+    def _may_touch_ssh(self) -> bool:
+        return self.op.node_setup and self.ctx.snapshot.cluster.modify_ssh_setup
+
+    def _store(self) -> objects.Node:
+        with self.ctx.config.edit(self.ctx.owner) as edit:
+            pools.reserve_hosts(edit, self.ctx.log, pools.hosts_of(self.node))
+            if self.op.readd:
+                return edit.update(self.node)
+            return topology.add_node(edit, self.node)
+
+    def _distribute_files(self) -> None:
+        if self.ctx.snapshot.cluster.modify_etc_hosts:
+            ancillary_files.redistribute(self.ctx)
+        else:
+            ancillary_files.redistribute(self.ctx, [self.node.uuid])
+            if public_keys.are_recorded(self.ctx.snapshot):
+                host_keys.announce(self.ctx)
+
+
+class _NewMachine:
+    """The machine that is added: it is checked, and gets its certificate.
+
+    Args:
+        ctx: dependencies of the opcode.
+        node: its future record.
+        is_readded: whether the cluster knows it.
+        has_host_keys: whether its SSH host keys were given.
+    """
+
+    def __init__(
+        self,
+        ctx: Context,
+        node: objects.Node,
+        *,
+        is_readded: bool,
+        has_host_keys: bool,
+    ) -> None:
+        self.ctx, self.node, self.name = ctx, node, node.name
+        self._is_readded, self._has_host_keys = is_readded, has_host_keys
+        target = rpc.Target(
+            node.uuid,
+            node.name,
+            node.primary_ip,
+            checks.noded_port(),
+            # The certificate of a machine that is being added has no UUID yet.
+            certified=node.name,
+        )
+        self._direct = ctx.rpc_at([target])
+
+    def check_version(self) -> None:
+        """Refuse a machine with another release."""
+        version = self._version().require(
+            f"node {self.name}: cannot get its version", ecodes.ECODE_ENVIRON
+        )
+        if version != versions.PROTOCOL_VERSION:
+            raise errors.OpPrereqError(
+                f"node {self.name}: has protocol version {version}, wanted"
+                f" {versions.PROTOCOL_VERSION}",
+                ecodes.ECODE_ENVIRON,
+            )
+
+    def _version(self) -> rpc.Answer[int]:
+        """Ask for the version; wait while the candidates lead a known node back.
+
+        It may have seen the term of another master while it was away. It knows the
+        present candidates since the client has set it up, and each refusal has them
+        vouch for this master, see `ganeti.daemons.masterd.duties.refused_terms`.
+        """
+        clock = self.ctx.clock
+        answer = self._direct.call_node(self.node.uuid, calls.version())
+        end = clock.monotonic() + _LEAD_BACK_S
+        if answer.deposed and self._is_readded:
+            self.ctx.log.info(
+                f"Node {self.name} has seen another master; waiting until it follows"
+                " this one"
+            )
+        while answer.deposed and self._is_readded and clock.monotonic() < end:
+            self.ctx.pause(_LOOK_S)
+            answer = self._direct.call_node(self.node.uuid, calls.version())
+        return answer
+
+    def admit(self) -> None:
         """Do all that the node can refuse; then nothing has changed but its own files.
 
         While a candidate has no certificate on record, the master daemon records the
@@ -308,17 +357,13 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
         self._add_host_entry()
         try:
             self._check_with_host_keys()
-            if self.op.readd:
+            if self._is_readded:
                 candidate_role.forget_certificate(self.ctx, self.node.uuid)
             self._certify()
         except BaseException:
-            if not self.op.readd and self.ctx.snapshot.cluster.modify_etc_hosts:
+            if not self._is_readded and self.ctx.snapshot.cluster.modify_etc_hosts:
                 self._change_host_entry("remove", None)
             raise
-
-    @property
-    def _may_touch_ssh(self) -> bool:
-        return self.op.node_setup and self.ctx.snapshot.cluster.modify_ssh_setup
 
     def _add_host_entry(self) -> None:
         if self.ctx.snapshot.cluster.modify_etc_hosts:
@@ -328,8 +373,9 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
 
     def _change_host_entry(self, action: str, address: str | None) -> rpc.Result:
         master = self.ctx.snapshot.cluster.master_node
-        arguments = (action, self.name, address)
-        return self.ctx.rpc.call_one("etc_hosts_modify", master, *arguments)
+        return self.ctx.rpc.call_node(
+            master, calls.etc_hosts_modify(action, self.name, address)
+        )
 
     def _check_with_host_keys(self) -> None:
         """Check the node over SSH, whose host keys the master must know before."""
@@ -340,7 +386,7 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
                 " can answer for the other",
                 hint="run gnt-cluster renew-crypto --new-ssh-host-keys",
             )
-        if not self.host_keys:
+        if not self._has_host_keys:
             self._check_node_itself()
             return
         host_keys.write(self.ctx, self.node)
@@ -352,10 +398,10 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
 
     def _check_node_itself(self) -> None:
         if not checks.is_single_homed(self.node):
-            answer = self._direct.call_one(
-                "node_has_ip_address", self.node.uuid, self.node.secondary_ip
+            has_address = self._direct.call_node(
+                self.node.uuid, calls.node_has_ip_address(self.node.secondary_ip)
             )
-            if not answer.unwrap("cannot check the secondary address"):
+            if not has_address.unwrap("cannot check the secondary address"):
                 raise errors.OpExecError(
                     f"node {self.name}: does not have its secondary address"
                     f" {self.node.secondary_ip}"
@@ -364,12 +410,13 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
         group = snapshot.nodegroups[self.node.group]
         port = {**params.group_ndparams(snapshot, group), **self.node.ndparams}
         master = snapshot.cluster.master_node
-        answer = self.ctx.rpc.call_one(
-            "node_verify",
+        answer = self.ctx.rpc.call_node(
             master,
-            {nodeverify.NV_NODELIST: {self.name: port["ssh_port"]}},
-            snapshot.cluster.cluster_name,
-            {},
+            calls.node_verify(
+                {nodeverify.NV_NODELIST: {self.name: port["ssh_port"]}},
+                snapshot.cluster.cluster_name,
+                {},
+            ),
         ).unwrap("cannot check SSH to the new node")
         problems = answer.get(nodeverify.NV_NODELIST) or {}
         if problems:
@@ -386,28 +433,11 @@ class NodeAdd(LogicalUnit[opcodes.NodeAdd]):
         """
         if not authority.is_used(self.ctx.paths.server_pem):
             return
-        _made, failed = node_certificates.renew(
-            self.ctx, [self.node], runner=self._direct
-        )
+        _made, failed = certificates.renew(self.ctx, [self.node], runner=self._direct)
         if failed:
             raise errors.OpExecError(
                 f"node {self.name}: cannot get its certificate: {failed[self.name]}"
             )
-
-    def _store(self) -> objects.Node:
-        with self.ctx.config.edit(self.ctx.owner) as edit:
-            pools.reserve_hosts(edit, self.ctx.log, pools.hosts_of(self.node))
-            if self.op.readd:
-                return edit.update(self.node)
-            return edit.add_node(self.node)
-
-    def _distribute_files(self) -> None:
-        if self.ctx.snapshot.cluster.modify_etc_hosts:
-            ancillary_files.redistribute(self.ctx)
-        else:
-            ancillary_files.redistribute(self.ctx, [self.node.uuid])
-            if public_keys.are_recorded(self.ctx.snapshot):
-                host_keys.announce(self.ctx)
 
 
 def _given(requested: bool | None, old: bool) -> bool:

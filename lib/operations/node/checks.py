@@ -1,16 +1,19 @@
-"""Checks that several node units share; none of them changes anything."""
+"""Checks that several node units share, and the creation of virtual switches."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from ganeti.base import errors
 from ganeti.base.constants import daemons, ecodes
 from ganeti.base.constants.parameters import params
+from ganeti.base.errors import refusal
 from ganeti.base.net import ip
 from ganeti.model import objects
 from ganeti.model.objects import params as object_params
+from ganeti.model.objects.params import fill_ndparams
 from ganeti.operations.base import Context
 from ganeti.operations.parameters import typed_params
+from ganeti.protocols.rpc import calls
 
 
 def noded_port() -> int:
@@ -18,24 +21,18 @@ def noded_port() -> int:
     return daemons.DAEMONS["ganeti-noded"].port or 0
 
 
-def node_parameters(
-    given: Mapping[str, Any] | None, *, allow_default: bool
-) -> dict[str, Any]:
-    """Return typed parameters of a single node.
+def node_parameters(given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return typed parameters of a single node; "default" removes one.
 
     Raises:
         OpPrereqError: unknown name, wrong value, or a parameter that only groups and
-            the
-            cluster may set.
+            the cluster may set.
     """
     what = "node parameter"
-    out = typed_params.node(given or {}, allow_default=allow_default)
+    out = typed_params.node(given or {}, allow_default=True)
     for name in params.NODE_GLOBAL:
         if name in out:
-            raise errors.OpPrereqError(
-                f"{what} {name}: can only be set for groups and the cluster",
-                ecodes.ECODE_INVAL,
-            )
+            raise refusal(f"{what} {name}: can only be set for groups and the cluster")
     return out
 
 
@@ -48,9 +45,7 @@ def ipv4(address: str, what: str) -> None:
     try:
         ip.ipv4(address)
     except ValueError as err:
-        raise errors.OpPrereqError(
-            f"{what}: wanted an IPv4 address, found {address!r}", ecodes.ECODE_INVAL
-        ) from err
+        raise refusal(f"{what}: wanted an IPv4 address, found {address!r}") from err
 
 
 def is_single_homed(node: objects.Node) -> bool:
@@ -68,15 +63,13 @@ def same_homing(snapshot: objects.Snapshot, node: objects.Node) -> None:
     if is_single_homed(master) == is_single_homed(node):
         return
     if is_single_homed(master):
-        raise errors.OpPrereqError(
+        raise refusal(
             f"node {node.name}: has a secondary address ({node.secondary_ip}), but the"
-            f" master {master.name} has none",
-            ecodes.ECODE_INVAL,
+            f" master {master.name} has none"
         )
-    raise errors.OpPrereqError(
+    raise refusal(
         f"node {node.name}: has no secondary address, but the master {master.name} has"
-        f" {master.secondary_ip}",
-        ecodes.ECODE_INVAL,
+        f" {master.secondary_ip}"
     )
 
 
@@ -100,3 +93,21 @@ def reachable_secondary(ctx: Context, node: objects.Node) -> None:
 def supports_oob(snapshot: objects.Snapshot, node: objects.Node) -> bool:
     """Return whether a node has an out-of-band helper; ``!`` disables it."""
     return bool(object_params.oob_program(snapshot, node))
+
+
+#: Node parameters whose change takes effect by `configure`.
+OVS_PARAMETERS: Final = frozenset(("ovs", "ovs_name", "ovs_link"))
+
+
+def configure_ovs(ctx: Context, node: objects.Node) -> None:
+    """Create the switch on the node if it should have one.
+
+    Raises:
+        OpExecError: the node failed to create it.
+    """
+    ndparams = fill_ndparams(ctx.snapshot, node)
+    if ndparams["ovs"]:
+        ctx.rpc.call_node(
+            node.uuid,
+            calls.node_configure_ovs(ndparams["ovs_name"], ndparams["ovs_link"]),
+        ).unwrap(f"cannot configure Open vSwitch on {node.name}")

@@ -12,6 +12,7 @@ from ganeti.base.constants import disks, ecodes
 from ganeti.base.text import messages
 from ganeti.model import objects
 from ganeti.operations.base import Context
+from ganeti.protocols.rpc import calls
 
 #: Seconds that the node daemon has to answer.
 _ANSWER_S: Final = 2.0
@@ -52,7 +53,7 @@ def _problem(ctx: Context, node: objects.Node) -> str:
     if node.offline or node.drained:
         state = "marked offline" if node.offline else "drained"
         return f"it was {state} by now, so a person works on it"
-    result = ctx.rpc.call("version", [node.uuid], timeout_s=_ANSWER_S)[node.uuid]
+    result = ctx.rpc.call_node(node.uuid, calls.version(), timeout_s=_ANSWER_S)
     if result.refused or not result.is_silent:
         return "its node daemon answers, so it is alive"
     return ""
@@ -80,9 +81,9 @@ def check_guests(
     snapshot = ctx.snapshot
     hypervisors = list(snapshot.cluster.enabled_hypervisors)
     hvparams = {name: snapshot.cluster.hvparams.get(name, {}) for name in hypervisors}
-    result = ctx.rpc.call(
-        "instance_list", [node.uuid], (hypervisors, hvparams), timeout_s=_GUESTS_S
-    )[node.uuid]
+    result = ctx.rpc.call_node(
+        node.uuid, calls.instance_list(hypervisors, hvparams), timeout_s=_GUESTS_S
+    )
     if result.failed:
         return
     own = {
@@ -148,8 +149,8 @@ def _heartbeats(ctx: Context, node: objects.Node) -> list[Beat]:
         if nodes[uuid].master_candidate and not nodes[uuid].offline
     ]
     readers = [master, *(each for each in others if each not in (master, node.uuid))]
-    results = ctx.rpc.call(
-        "node_heartbeats", readers[:_READERS], ([node.name],), timeout_s=_ANSWER_S
+    results = ctx.rpc.call_nodes(
+        readers[:_READERS], calls.node_heartbeats([node.name]), timeout_s=_ANSWER_S
     )
     return [
         (run, number)

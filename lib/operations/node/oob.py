@@ -9,20 +9,20 @@ from typing import Any, Final
 import msgspec
 
 from ganeti.base import errors
-from ganeti.base.constants import ecodes
-from ganeti.base.constants import query as statuses
-from ganeti.base.constants.protocols import oob as constants
+from ganeti.base.constants import ecodes, query
+from ganeti.base.constants.protocols import oob
 from ganeti.master.locking import Level
 from ganeti.model import objects, opcodes
 from ganeti.model.objects import lookup, params
 from ganeti.operations.base import ALL, Context, LogicalUnit
-from ganeti.operations.node import checks, death, role, switched_off
+from ganeti.operations.node import checks, death, role
+from ganeti.protocols.rpc import calls
 
 #: Commands that would stop the master itself.
-_DEADLY: Final = (constants.OOB_POWER_OFF, constants.OOB_POWER_CYCLE)
+_DEADLY: Final = (oob.OOB_POWER_OFF, oob.OOB_POWER_CYCLE)
 #: command -> power state that is recorded afterwards
-_RECORDED: Final = {constants.OOB_POWER_ON: True, constants.OOB_POWER_OFF: False}
-_BAD_HEALTH: Final = (constants.OOB_STATUS_WARNING, constants.OOB_STATUS_CRITICAL)
+_RECORDED: Final = {oob.OOB_POWER_ON: True, oob.OOB_POWER_OFF: False}
+_BAD_HEALTH: Final = (oob.OOB_STATUS_WARNING, oob.OOB_STATUS_CRITICAL)
 #: Characters of an invalid value that a message shows.
 _SHOWN_CHARS: Final = 200
 Row = list[tuple[int, Any]]
@@ -87,10 +87,9 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
             raise self.prereq(
                 f"power_delay: wanted 0 to {_MAX_S} seconds, found {delay}"
             )
-        if self.op.mark_offline and self.op.command != constants.OOB_POWER_OFF:
+        if self.op.mark_offline and self.op.command != oob.OOB_POWER_OFF:
             raise self.prereq(
-                f"mark_offline: only with {constants.OOB_POWER_OFF}, found"
-                f" {self.op.command}"
+                f"mark_offline: only with {oob.OOB_POWER_OFF}, found {self.op.command}"
             )
 
     def expand_names(self) -> None:
@@ -117,11 +116,11 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
             nodes &= self.named
         if command in _DEADLY and master in nodes:
             if not self.is_everybody:
-                raise self.prereq(self._by_hand(master), ecodes.ECODE_INVAL)
+                raise self.prereq(self._by_hand(master))
             nodes.discard(master)
         self.nodes = lookup.sort_nodes(snapshot, nodes)
         is_free = self.op.ignore_status or self.op.mark_offline
-        if command == constants.OOB_POWER_OFF and not is_free:
+        if command == oob.OOB_POWER_OFF and not is_free:
             for uuid in self.nodes:
                 if not snapshot.nodes[uuid].offline:
                     raise self.prereq(
@@ -154,18 +153,16 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
         self.unknown: set[str] = set()
         with contextlib.ExitStack() as stack:
             if self.op.mark_offline:
-                candidates = switched_off.candidates_of(snapshot, able)
+                candidates = role.candidates_of(snapshot, able)
                 order = Order(able, candidates, snapshot.cluster.master_node)
                 self.ctx.save_resumption(msgspec.to_builtins(order))
                 # Their votes would be missing for the commits that mark them.
-                stack.enter_context(
-                    switched_off.without_votes(self.ctx, able, self.unknown)
-                )
+                stack.enter_context(role.without_votes(self.ctx, able, self.unknown))
             answers = self._switch_all(able)
         return [
             [
-                (statuses.RS_NORMAL, snapshot.nodes[uuid].name),
-                answers.get(uuid, (statuses.RS_UNAVAIL, None)),
+                (query.RS_NORMAL, snapshot.nodes[uuid].name),
+                answers.get(uuid, (query.RS_UNAVAIL, None)),
             ]
             for uuid in self.nodes
         ]
@@ -189,15 +186,15 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
         results |= self._answering(results)
         self._record([uuid for uuid, (_, problem) in results.items() if not problem])
         unknown = [uuid for uuid in left if reports[uuid][1]]
-        switched_off.restore(self.ctx, order.candidates, unknown)
-        switched_off.settle(self.ctx, order.candidates, order.nodes)
+        role.restore(self.ctx, order.candidates, unknown)
+        role.settle(self.ctx, order.candidates, order.nodes)
         if any(problem for _, problem in results.values()):
             raise errors.OpExecError(
                 "the master daemon was restarted while nodes were being switched off;"
                 " those that are not marked offline may be on: run the command again"
             )
         return [
-            [(statuses.RS_NORMAL, nodes[uuid].name), (statuses.RS_NORMAL, None)]
+            [(query.RS_NORMAL, nodes[uuid].name), (query.RS_NORMAL, None)]
             for uuid in order.nodes
             if uuid in nodes
         ]
@@ -212,12 +209,12 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
 
     @property
     def _pause_s(self) -> float:
-        is_on = self.op.command == constants.OOB_POWER_ON
+        is_on = self.op.command == oob.OOB_POWER_ON
         return self.op.power_delay if is_on else 0.0
 
     def _waves(self, able: Sequence[str]) -> list[Sequence[str]]:
         """Return the nodes of each node call, in order."""
-        if self.op.command in (constants.OOB_POWER_STATUS, constants.OOB_HEALTH):
+        if self.op.command in (oob.OOB_POWER_STATUS, oob.OOB_HEALTH):
             return [able] if able else []
         size = _SWITCHED_ON if self._pause_s else _SWITCHED
         return [able[at : at + size] for at in range(0, len(able), size)]
@@ -227,7 +224,7 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
         results = run_helpers(
             self.ctx, wave, self.op.command, self.op.timeout, self._pause_s
         )
-        if self.op.command == constants.OOB_POWER_OFF:
+        if self.op.command == oob.OOB_POWER_OFF:
             results = self._confirmed(results)
             if self.op.mark_offline:
                 results |= self._answering(results)
@@ -235,10 +232,10 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
         done = []
         for uuid, (payload, problem) in results.items():
             name = self.ctx.snapshot.nodes[uuid].name
-            answers[uuid] = (statuses.RS_NORMAL, payload)
+            answers[uuid] = (query.RS_NORMAL, payload)
             if problem:
                 self._failed(name, problem)
-                answers[uuid] = (statuses.RS_NODATA, None)
+                answers[uuid] = (query.RS_NODATA, None)
             else:
                 done.append(uuid)
         if self.op.command in _RECORDED:
@@ -273,7 +270,7 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
         asked = [
             uuid
             for uuid, (_, problem) in results.items()
-            if not problem or (wants_proof and problem != constants.OOB_TIMED_OUT)
+            if not problem or (wants_proof and problem != oob.OOB_TIMED_OUT)
         ]
         reports = self._look(results, asked)
         self.unknown.update(
@@ -300,7 +297,7 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
         for look in range(_LOOKS):
             if look:
                 self.ctx.pause(_LOOK_S)
-            command, timeout_s = constants.OOB_POWER_STATUS, self.op.timeout
+            command, timeout_s = oob.OOB_POWER_STATUS, self.op.timeout
             reports |= run_helpers(self.ctx, asked, command, timeout_s, asker=asker)
             asked = [
                 uuid for uuid in asked if _may_go_off(results[uuid][1], reports[uuid])
@@ -315,7 +312,11 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
         Such a helper switches another machine, so it proves nothing.
         """
         off = [uuid for uuid, (_, problem) in results.items() if not problem]
-        answers = self.ctx.rpc.call("version", off, timeout_s=_ANSWER_S) if off else {}
+        answers = (
+            self.ctx.rpc.call_nodes(off, calls.version(), timeout_s=_ANSWER_S)
+            if off
+            else {}
+        )
         return {
             uuid: (None, "its helper says that it is off, but its node daemon answers")
             for uuid, answer in answers.items()
@@ -330,7 +331,7 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
         if self.op.node_death:
             return
         if self.op.mark_offline:
-            new = switched_off.mark(self.ctx, done)
+            new = role.mark(self.ctx, done)
         else:
             is_on = _RECORDED[self.op.command]
             nodes = self.ctx.snapshot.nodes
@@ -347,10 +348,10 @@ class OobCommand(LogicalUnit[opcodes.OobCommand]):
 
     def _report(self, node: objects.Node, payload: Any) -> None:
         """Log a power state that differs from the record, and bad health."""
-        if self.op.command == constants.OOB_POWER_STATUS:
+        if self.op.command == oob.OOB_POWER_STATUS:
             if difference := power_difference(node, payload):
                 self.ctx.log.warn(difference)
-        elif self.op.command == constants.OOB_HEALTH:
+        elif self.op.command == oob.OOB_HEALTH:
             for item, status in payload:
                 if status in _BAD_HEALTH:
                     text = f"Item '{item}' on node '{node.name}' has status '{status}'"
@@ -363,7 +364,7 @@ def _powered(answer: Answer) -> bool | None:
     payload, problem = answer
     if problem:
         return None
-    powered: bool | None = payload.get(constants.OOB_POWER_STATUS_POWERED)
+    powered: bool | None = payload.get(oob.OOB_POWER_STATUS_POWERED)
     return powered
 
 
@@ -406,7 +407,7 @@ def run_helpers(
     Args:
         ctx: of the unit.
         nodes: uuids of nodes that have a helper.
-        command: see ``constants.protocols.oob``.
+        command: see ``oob.protocols.oob``.
         timeout_s: of each helper.
         pause_s: between the starts of two helpers.
         asker: another node to run them on.
@@ -419,20 +420,19 @@ def run_helpers(
     snapshot = ctx.snapshot
     records = [snapshot.nodes[uuid] for uuid in nodes]
     # A question waits for the end of earlier orders.
-    is_question = command == constants.OOB_POWER_STATUS
-    rounds = math.ceil(len(nodes) / constants.OOB_AT_ONCE) + is_question
+    is_question = command == oob.OOB_POWER_STATUS
+    rounds = math.ceil(len(nodes) / oob.OOB_AT_ONCE) + is_question
     place = asker or snapshot.cluster.master_node
-    answer = ctx.rpc.call(
-        "run_oob_many",
-        [place],
-        (
-            [[params.oob_program(snapshot, node), node.name] for node in records],
+    answer = ctx.rpc.call_node(
+        place,
+        calls.run_oob_many(
+            [(params.oob_program(snapshot, node), node.name) for node in records],
             command,
             timeout_s,
             pause_s,
         ),
         timeout_s=_CALL_S + rounds * timeout_s + len(nodes) * pause_s,
-    )[place]
+    )
     problem = answer.fail_msg
     if problem and answer.is_lost:
         problem = Lost(problem)
@@ -455,7 +455,7 @@ def _checked(command: str, succeeded: bool, value: Any) -> Answer:
 
 def power_difference(node: objects.Node, payload: Mapping[str, Any]) -> str | None:
     """Return how an answer of power-status differs from the record, None if not."""
-    is_powered = payload.get(constants.OOB_POWER_STATUS_POWERED)
+    is_powered = payload.get(oob.OOB_POWER_STATUS_POWERED)
     if is_powered is None or is_powered == node.powered:
         return None
     return (
@@ -474,9 +474,9 @@ def log_power_change(ctx: Context, node: objects.Node) -> None:
 
 def payload_problem(command: str, payload: Any) -> str | None:
     """Return the problem with the output of a helper, None if there is none."""
-    if command == constants.OOB_HEALTH:
+    if command == oob.OOB_HEALTH:
         return _health_problem(payload)
-    if command == constants.OOB_POWER_STATUS:
+    if command == oob.OOB_POWER_STATUS:
         return _status_problem(payload)
     if payload is None:
         return None
@@ -492,7 +492,7 @@ def _short(value: Any) -> str:
 def _status_problem(payload: Any) -> str | None:
     if not isinstance(payload, Mapping):
         return f"expected an object for power-status, found {_short(payload)}"
-    powered = payload.get(constants.OOB_POWER_STATUS_POWERED)
+    powered = payload.get(oob.OOB_POWER_STATUS_POWERED)
     if powered is not None and not isinstance(powered, bool):
         return f"expected true or false as 'powered', found {_short(powered)}"
     return None
@@ -505,8 +505,8 @@ def _health_problem(payload: Any) -> str | None:
         if not (isinstance(row, (list, tuple)) and len(row) == len(("item", "status"))):
             return f"expected [item, status], found {_short(row)}"
         item, status = row
-        if not (isinstance(item, str) and 0 < len(item) <= constants.OOB_ITEM_CHARS):
+        if not (isinstance(item, str) and 0 < len(item) <= oob.OOB_ITEM_CHARS):
             return f"invalid name of a health item: {_short(item)}"
-        if status not in constants.OOB_STATUSES:
+        if status not in oob.OOB_STATUSES:
             return f"health item {item!r} has the invalid status {_short(status)}"
     return None

@@ -3,19 +3,108 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from ganeti.base import errors
 from ganeti.base.constants import ecodes
 from ganeti.base.constants.protocols import hooks
 from ganeti.base.constants.protocols import oob as constants
+from ganeti.base.errors import refusal
 from ganeti.base.text import messages
 from ganeti.master.locking import Level
 from ganeti.model import objects, opcodes
 from ganeti.model.objects import lookup
 from ganeti.operations import candidate_role
-from ganeti.operations.base import ALL, LogicalUnit
+from ganeti.operations.base import ALL, Context, LogicalUnit
 from ganeti.operations.network import pools
-from ganeti.operations.node import checks, death, oob, ovs, role
-from ganeti.operations.node.address import check_secondary
+from ganeti.operations.node import checks, death, oob, role
 from ganeti.operations.parameters import state_params, typed_params
+from ganeti.protocols.rpc import calls
+
+# Checks for a new secondary address of a node.
+
+
+def check_secondary(
+    ctx: Context, node: objects.Node, address: str, *, force: bool
+) -> None:
+    """Check a new secondary address of a node.
+
+    Raises:
+        OpPrereqError: homing, mirrored instances, or the node do not allow it.
+    """
+    snapshot = ctx.snapshot
+    new = node.replace(secondary_ip=address)
+    _check_unused(snapshot, new)
+    _check_homing(ctx, node, new, force=force)
+    _check_instances(snapshot, node)
+    answer = ctx.rpc.call_node(node.uuid, calls.node_has_ip_address(address))
+    if node.offline:
+        ctx.log.warn(
+            f"node {node.name} is offline, so it is not checked that it has {address}"
+        )
+        return
+    if not answer.require("cannot check the secondary address", ecodes.ECODE_ENVIRON):
+        raise errors.OpPrereqError(
+            f"node {node.name}: does not have the address {address}",
+            ecodes.ECODE_ENVIRON,
+        )
+    checks.reachable_secondary(ctx, new)
+
+
+def _check_unused(snapshot: objects.Snapshot, new: objects.Node) -> None:
+    for other in snapshot.nodes.values():
+        if other.uuid != new.uuid and new.secondary_ip in (
+            other.primary_ip,
+            other.secondary_ip,
+        ):
+            raise errors.OpPrereqError(
+                f"node {new.name}: address {new.secondary_ip} is used by node"
+                f" {other.name}",
+                ecodes.ECODE_NOTUNIQUE,
+            )
+
+
+def _check_homing(
+    ctx: Context, node: objects.Node, new: objects.Node, *, force: bool
+) -> None:
+    snapshot = ctx.snapshot
+    if checks.is_single_homed(node) == checks.is_single_homed(new):
+        return
+    if node.uuid != snapshot.cluster.master_node:
+        checks.same_homing(snapshot, new)
+        return
+    if not force:
+        raise refusal(
+            f"node {node.name}: is the master; changing the homing of the whole"
+            " cluster needs force"
+        )
+    ctx.log.warn(
+        "the master changes between one and two addresses",
+        hint="change the secondary addresses of all other nodes too",
+    )
+
+
+def _check_instances(snapshot: objects.Snapshot, node: objects.Node) -> None:
+    held = snapshot.primary_instances(node.uuid) | snapshot.secondary_instances(
+        node.uuid
+    )
+    mirrored = [
+        instance
+        for uuid in held
+        if snapshot.secondary_nodes(instance := snapshot.instances[uuid])
+    ]
+    if node.offline and mirrored:
+        raise errors.OpPrereqError(
+            f"node {node.name}: is offline and mirrors {len(mirrored)} instance(s),"
+            " so its secondary address cannot change",
+            ecodes.ECODE_STATE,
+        )
+    running = sorted(item.name for item in mirrored if item.admin_state == "up")
+    if running:
+        raise errors.OpPrereqError(
+            f"node {node.name}: instances {', '.join(running)} must be down to change"
+            " its secondary address",
+            ecodes.ECODE_STATE,
+        )
+
 
 #: Seconds that a helper has to report the power state.
 _POWER_STATUS_S: Final = 60
@@ -55,7 +144,7 @@ class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
             )
         if op.secondary_ip is not None:
             checks.ipv4(op.secondary_ip, f"node {op.node_name}: secondary address")
-        self.ndparams = checks.node_parameters(op.ndparams, allow_default=True)
+        self.ndparams = checks.node_parameters(op.ndparams)
 
     # Locks
     def expand_names(self) -> None:
@@ -111,7 +200,7 @@ class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
     def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
         """Return master and node, for both phases; a dead node runs nothing."""
         others = () if self.op.node_death else (self.uuid,)
-        nodes = list(dict.fromkeys((self.ctx.snapshot.cluster.master_node, *others)))
+        nodes = self.with_master(others)
         return nodes, nodes
 
     # Checks
@@ -212,8 +301,8 @@ class NodeSetParams(LogicalUnit[opcodes.NodeSetParams]):
         may_have_secrets = self.plan.is_demoted or self.node.offline
         if may_have_secrets and not (new.offline or new.master_candidate):
             candidate_role.demote(self.ctx, self.uuid)
-        if not new.offline and ovs.PARAMETERS & self.ndparams.keys():
-            ovs.configure(self.ctx, new)
+        if not new.offline and checks.OVS_PARAMETERS & self.ndparams.keys():
+            checks.configure_ovs(self.ctx, new)
         if self.plan.may_need_others and not self.op.node_death:
             candidate_role.fill_pool(
                 self.ctx, ignore=(self.uuid,) if self.plan.is_demoted else ()

@@ -5,14 +5,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ganeti.base import errors
-from ganeti.base.constants import disks as disk_constants
-from ganeti.base.constants import ecodes
-from ganeti.base.constants.parameters import ipolicy
+from ganeti.base.constants import disks, ecodes
+from ganeti.base.constants.parameters import params
 from ganeti.model import objects
 from ganeti.operations.instance import checks
-from ganeti.operations.parameters import disk_parameters, typed_params
+from ganeti.operations.parameters import device_params, typed_params
 
-_RATIOS: Final = (ipolicy.IPOLICY_SPINDLE_RATIO, ipolicy.IPOLICY_VCPU_RATIO)
+_RATIOS: Final = (params.IPOLICY_SPINDLE_RATIO, params.IPOLICY_VCPU_RATIO)
 
 
 def _refuse(text: str) -> errors.OpPrereqError:
@@ -34,10 +33,10 @@ def new_policy(
     """
     out = dict(old)
     for key, value in (given or {}).items():
-        if key not in ipolicy.IPOLICY_ALL_KEYS:
-            known = ", ".join(ipolicy.IPOLICY_ALL_KEYS)
+        if key not in params.IPOLICY_ALL_KEYS:
+            known = ", ".join(params.IPOLICY_ALL_KEYS)
             raise _refuse(f"{key}: unknown; known are {known}")
-        if for_group and key == ipolicy.ISPECS_STD:
+        if for_group and key == params.ISPECS_STD:
             raise _refuse("std: can only be set for the cluster")
         if value == typed_params.DEFAULT:
             if not for_group:
@@ -47,7 +46,7 @@ def new_policy(
                 )
             out.pop(key, None)
         else:
-            if key == ipolicy.ISPECS_STD and isinstance(value, Mapping):
+            if key == params.ISPECS_STD and isinstance(value, Mapping):
                 value = {**old.get(key, {}), **value}  # noqa: PLW2901
             out[key] = _value(key, value)
     check_policy(out)
@@ -60,13 +59,13 @@ def _value(key: str, value: Any) -> Any:
         if not 0 <= ratio < math.inf:
             raise _refuse(f"{key}: wanted a number from 0, found {value!r}")
         return ratio
-    if key == ipolicy.IPOLICY_DTS:
+    if key == params.IPOLICY_DTS:
         if not isinstance(value, Sequence) or isinstance(value, str) or not value:
             raise _refuse(f"{key}: wanted at least one template, found {value!r}")
-        if unknown := sorted(set(value) - set(disk_constants.DISK_TEMPLATES)):
+        if unknown := sorted(set(value) - set(disks.DISK_TEMPLATES)):
             raise _refuse(f"{key}: unknown templates {', '.join(unknown)}")
         return list(value)
-    if key == ipolicy.ISPECS_STD:
+    if key == params.ISPECS_STD:
         return _specs(value, "std")
     if not isinstance(value, Sequence) or isinstance(value, str) or not value:
         raise _refuse(f"{key}: wanted at least one pair of bounds, found {value!r}")
@@ -74,14 +73,14 @@ def _value(key: str, value: Any) -> Any:
 
 
 def _bounds(item: Any) -> dict[str, Any]:
-    keys = sorted(ipolicy.ISPECS_MINMAX_KEYS)
+    keys = sorted(params.ISPECS_MINMAX_KEYS)
     if not isinstance(item, Mapping) or sorted(item) != keys:
         raise _refuse(f"minmax: wanted {' and '.join(keys)}, found {item!r}")
     return {key: _specs(item[key], key) for key in keys}
 
 
 def _specs(value: Any, what: str) -> dict[str, int]:
-    names = ipolicy.ISPECS_PARAMETERS
+    names = params.ISPECS_PARAMETERS
     if not isinstance(value, Mapping) or sorted(value) != sorted(names):
         given = sorted(value) if isinstance(value, Mapping) else value
         raise _refuse(f"{what}: wanted {', '.join(names)}, found {given}")
@@ -103,20 +102,20 @@ def check_policy(policy: Mapping[str, Any]) -> None:
     Raises:
         OpPrereqError: they do; names the value.
     """
-    for number, bounds in enumerate(policy.get(ipolicy.ISPECS_MINMAX, ())):
-        for name in ipolicy.ISPECS_PARAMETERS:
+    for number, bounds in enumerate(policy.get(params.ISPECS_MINMAX, ())):
+        for name in params.ISPECS_PARAMETERS:
             low, high = bounds["min"][name], bounds["max"][name]
             if low > high:
                 raise _refuse(
                     f"{name}: minimum {low} is above maximum {high} (bounds {number})"
                 )
-    std = policy.get(ipolicy.ISPECS_STD)
+    std = policy.get(params.ISPECS_STD)
     if std is None:
         return
-    for name in ipolicy.ISPECS_PARAMETERS:
+    for name in params.ISPECS_PARAMETERS:
         if not any(
             bounds["min"][name] <= std[name] <= bounds["max"][name]
-            for bounds in policy.get(ipolicy.ISPECS_MINMAX, ())
+            for bounds in policy.get(params.ISPECS_MINMAX, ())
         ):
             raise _refuse(f"std/{name}: {std[name]} is not within any of the bounds")
 
@@ -141,12 +140,12 @@ def new_disk_parameters(
     out = {template: dict(values) for template, values in old.items()}
     for template, values in (given or {}).items():
         what = f"disk parameter {template}"
-        changes = disk_parameters.typed(
+        changes = device_params.typed(
             template, values, what, allow_default=inherited is not None
         )
         out[template] = typed_params.merge(out.get(template, {}), changes)
         below = (inherited or {}).get(template, {})
-        disk_parameters.check_stripes({**below, **out[template]}, what)
+        device_params.check_stripes({**below, **out[template]}, what)
     return out
 
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from ganeti.base import errors
 from ganeti.base.constants import ecodes
-from ganeti.base.constants.parameters import hypervisors
-from ganeti.base.constants.parameters.params import Param
+from ganeti.base.constants.parameters import hvparams
+from ganeti.base.constants.parameters.forms import Param
 from ganeti.operations.parameters import typed_params
 
 _HV_STATE: Final = {
@@ -38,10 +38,10 @@ def new_hv_state(
     """
     out = dict(old)
     for name, values in (given or {}).items():
-        if name not in hypervisors.HYPER_TYPES:
+        if name not in hvparams.HYPER_TYPES:
             raise errors.OpPrereqError(
                 f"hypervisor state: {name} is not a hypervisor; known are"
-                f" {', '.join(hypervisors.HYPER_TYPES)}",
+                f" {', '.join(hvparams.HYPER_TYPES)}",
                 ecodes.ECODE_INVAL,
             )
         out[name] = _merged(out.get(name, {}), values, _HV_STATE, "hypervisor state")

@@ -17,6 +17,8 @@ from ganeti.base.constants.protocols import os as os_constants
 from ganeti.base.net import netutils
 from ganeti.base.text import control_chars, hv_syntax, messages, units
 
+_OS_IMAGE_SCHEMES: Final = ("http://", "https://", "ftp://")
+
 #: Place that explains every parameter.
 _ALL_NAMES: Final = "; 'gnt-cluster modify --help-parameters' explains all"
 #: Value that removes an override, in any request.
@@ -236,10 +238,10 @@ def check_osparams(what: str, *groups: Mapping[str, Any] | None) -> None:
 
 
 def _check_os_image(text: str, what: str) -> None:
-    if not text.startswith(("/", *os_constants.OS_IMAGE_SCHEMES)):
+    if not text.startswith(("/", *_OS_IMAGE_SCHEMES)):
         raise errors.OpPrereqError(
             f"{what}: OS parameter {os_constants.OS_IMAGE_PARAMETER}: wanted an"
-            f" absolute path or a URL ({', '.join(os_constants.OS_IMAGE_SCHEMES)}),"
+            f" absolute path or a URL ({', '.join(_OS_IMAGE_SCHEMES)}),"
             f" found {text!r}",
             ecodes.ECODE_INVAL,
         )

@@ -17,11 +17,16 @@ import msgspec
 
 from ganeti.base import errors, pathutils
 from ganeti.base.constants import ecodes
-from ganeti.base.constants.protocols import export as constants
+from ganeti.base.constants.protocols import export
+from ganeti.base.errors import refusal
 from ganeti.base.filesystem import files
 from ganeti.base.net import ip
 from ganeti.base.tls import x509
 from ganeti.model import serializer
+
+#: Text that is HMACed in the handshake.
+_RIE_HANDSHAKE: Final = "Hi, I'm Ganeti"
+_X509_CERT_SIGNATURE_HEADER: Final = "X-Ganeti-Signature"
 
 _FILE: Final = "cluster-domain-secret"
 #: Fewest and most bytes of a secret that is used.
@@ -31,7 +36,7 @@ _MAX_CERTIFICATE: Final = 16 * 1024
 _SALT: Final = re.compile(r"[-_.A-Za-z0-9]{1,64}")
 _DIGEST: Final = re.compile(r"[0-9a-fA-F]{40}")
 _SIGNATURE: Final = re.compile(
-    rf"^{re.escape(constants.X509_CERT_SIGNATURE_HEADER)}:\s*"
+    rf"^{re.escape(_X509_CERT_SIGNATURE_HEADER)}:\s*"
     r"(?P<salt>[-_.A-Za-z0-9]{1,64})/(?P<digest>[0-9a-fA-F]{40})\s*$",
     re.MULTILINE,
 )
@@ -39,7 +44,7 @@ _SIGNATURE: Final = re.compile(
 _KEY_NAME: Final = re.compile(r"[A-Za-z0-9][-_.A-Za-z0-9]{0,99}")
 #: Begins the mark of an instance in a salt, see `DomainSecret.signed_name`.
 _MARK: Final = "."
-_MAGIC: Final = re.compile(constants.IE_MAGIC_RE)
+_MAGIC: Final = re.compile(export.IE_MAGIC_RE)
 _HIGHEST_PORT: Final = 65535
 _ADVICE: Final = (
     "both clusters need the same secret, see gnt-cluster renew-crypto"
@@ -72,7 +77,7 @@ class DomainSecret:
 
     def handshake(self) -> list[Any]:
         """Return what proves to another cluster that this one has the secret."""
-        return [constants.RIE_VERSION, *self._sign(_greeting())]
+        return [export.RIE_VERSION, *self._sign(_greeting())]
 
     def signed_name(self, name: str, owner: str) -> list[str]:
         """Return the name of a key with its signature, for one instance by its uuid."""
@@ -81,7 +86,7 @@ class DomainSecret:
     def signed_certificate(self, pem: str) -> str:
         """Return a certificate, preceded by a line with its signature."""
         digest, salt = self._sign(pem)
-        return f"{constants.X509_CERT_SIGNATURE_HEADER}: {salt}/{digest}\n{pem}"
+        return f"{_X509_CERT_SIGNATURE_HEADER}: {salt}/{digest}\n{pem}"
 
     def signed_receiver(self, index: int, receiver: Receiver) -> list[Any]:
         """Return where a disk is received, with its signature."""
@@ -102,9 +107,9 @@ class DomainSecret:
             and _SALT.fullmatch(salt)
         )
         if not is_formed:
-            raise _refusal(f"{what}: wanted a signature of 40 hex digits and a salt")
+            raise refusal(f"{what}: wanted a signature of 40 hex digits and a salt")
         if not serializer.verify(self._key, text, salt, digest.lower()):
-            raise _refusal(
+            raise refusal(
                 f"{what}: was not signed with the domain secret of this cluster;"
                 f" {_ADVICE}"
             )
@@ -117,10 +122,9 @@ class DomainSecret:
         """
         what = f"{what}: handshake of the source cluster"
         version, digest, salt = _members(given, 3, what, "version, hmac and salt")
-        if version != constants.RIE_VERSION or isinstance(version, bool):
-            raise _refusal(
-                f"{what}: wanted version {constants.RIE_VERSION}, found"
-                f" {_shown(version)}"
+        if version != export.RIE_VERSION or isinstance(version, bool):
+            raise refusal(
+                f"{what}: wanted version {export.RIE_VERSION}, found {_shown(version)}"
             )
         self._require(_greeting(), digest, salt, what)
 
@@ -135,10 +139,10 @@ class DomainSecret:
         what = f"{what}: name of the key"
         name, digest, salt = _members(given, 3, what, "name, hmac and salt")
         if not isinstance(name, str) or not _KEY_NAME.fullmatch(name):
-            raise _refusal(f"{what}: wanted the name of a key, found {_shown(name)}")
+            raise refusal(f"{what}: wanted the name of a key, found {_shown(name)}")
         self._require(name, digest, salt, what)
         if _MARK in salt and not salt.endswith(_mark(owner)):
-            raise _refusal(
+            raise refusal(
                 f"{what}: was prepared for another instance; prepare the export again"
             )
         return name
@@ -151,14 +155,14 @@ class DomainSecret:
         """
         what = f"{what}: certificate of the other cluster"
         if len(given) > _MAX_CERTIFICATE:
-            raise _refusal(
+            raise refusal(
                 f"{what}: wanted at most {_MAX_CERTIFICATE} characters, found"
                 f" {len(given)}"
             )
         signature = _SIGNATURE.search(given)
         if signature is None:
-            raise _refusal(
-                f"{what}: wanted a line {constants.X509_CERT_SIGNATURE_HEADER}:"
+            raise refusal(
+                f"{what}: wanted a line {_X509_CERT_SIGNATURE_HEADER}:"
                 " SALT/HMAC before it, found none"
             )
         try:
@@ -166,11 +170,11 @@ class DomainSecret:
                 given[signature.end() :].encode(), what
             )
         except errors.X509CertError as err:
-            raise _refusal(str(err)) from err
+            raise refusal(str(err)) from err
         pem = x509.certificate_pem(certificate).decode()
         self._require(pem, signature["digest"], signature["salt"], what)
         if x509.seconds_left(certificate) <= 0:
-            raise _refusal(f"{what}: has expired; prepare the export again")
+            raise refusal(f"{what}: has expired; prepare the export again")
         return pem
 
     def receivers(
@@ -183,7 +187,7 @@ class DomainSecret:
                 signed, or values of another kind.
         """
         if len(given) != count:
-            raise _refusal(
+            raise refusal(
                 f"{what}: wanted a receiver for each of {count} disks, found"
                 f" {len(given)}"
             )
@@ -198,9 +202,9 @@ class DomainSecret:
         )
         is_port = isinstance(port, int) and not isinstance(port, bool)
         if not (is_port and 1 <= port <= _HIGHEST_PORT):
-            raise _refusal(f"{what}: wanted a port, found {_shown(port)}")
+            raise refusal(f"{what}: wanted a port, found {_shown(port)}")
         if not isinstance(magic, str) or not _MAGIC.fullmatch(magic):
-            raise _refusal(f"{what}: wanted a magic of letters, digits and -_.")
+            raise refusal(f"{what}: wanted a magic of letters, digits and -_.")
         receiver = Receiver(_address(host, what), port, magic)
         self._require(_receiver_text(index, receiver), digest, salt, what)
         return receiver
@@ -236,7 +240,7 @@ def _mark(owner: str) -> str:
 
 
 def _greeting() -> str:
-    return f"{constants.RIE_VERSION}:{constants.RIE_HANDSHAKE}"
+    return f"{export.RIE_VERSION}:{_RIE_HANDSHAKE}"
 
 
 def _receiver_text(index: int, receiver: Receiver) -> str:
@@ -245,7 +249,7 @@ def _receiver_text(index: int, receiver: Receiver) -> str:
 
 def _members(given: Any, count: int, what: str, wanted: str) -> list[Any]:
     if not isinstance(given, list | tuple) or len(given) != count:
-        raise _refusal(f"{what}: wanted a list of {wanted}, found {_shown(given)}")
+        raise refusal(f"{what}: wanted a list of {wanted}, found {_shown(given)}")
     return list(given)
 
 
@@ -254,14 +258,10 @@ def _address(given: Any, what: str) -> str:
     try:
         ip.parse(text)
     except ValueError as err:
-        raise _refusal(f"{what}: wanted an IP address, found {_shown(given)}") from err
+        raise refusal(f"{what}: wanted an IP address, found {_shown(given)}") from err
     return text
 
 
 def _shown(value: Any) -> str:
     """Return a value of a client for an error, bounded."""
     return f"{value!r:.60}"
-
-
-def _refusal(text: str) -> errors.OpPrereqError:
-    return errors.OpPrereqError(text, ecodes.ECODE_INVAL)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ganeti.model import objects
 from ganeti.operations.base import Context
-from ganeti.protocols.rpc import wire
+from ganeti.protocols.rpc import calls, wire
 from ganeti.protocols.ssh import host_keys
 
 Failed = dict[str, str]
@@ -49,7 +49,7 @@ def send(ctx: Context) -> Failed:
     ]
     if not uuids or not os.path.exists(path):
         return {}
-    answers = ctx.rpc.call("upload_file", uuids, (wire.upload(path, ctx.paths),))
+    answers = ctx.rpc.call_nodes(uuids, calls.upload_file(wire.upload(path, ctx.paths)))
     return {
         snapshot.nodes[uuid].name: str(answer.fail_msg)
         for uuid, answer in answers.items()

@@ -17,6 +17,11 @@ from ganeti.base import errors
 from ganeti.base.constants.protocols import confd
 from ganeti.protocols.confd import wire
 
+#: Seconds.
+_CONFD_CLIENT_EXPIRE_TIMEOUT: Final = 10
+#: How many candidates a client asks.
+_CONFD_DEFAULT_REQ_COVERAGE: Final = 6
+
 #: Peers at which a majority must answer instead of all but one.
 _MAJORITY_FROM: Final = 5
 _ALL_UP_TO: Final = 2
@@ -131,7 +136,7 @@ class ConfdClient:
         query: Any = None,
         *,
         coverage: int | None = None,
-        timeout_s: float = confd.CONFD_CLIENT_EXPIRE_TIMEOUT,
+        timeout_s: float = _CONFD_CLIENT_EXPIRE_TIMEOUT,
     ) -> Result:
         """Ask some peers and return the newest answer.
 
@@ -161,7 +166,7 @@ class ConfdClient:
     def _choose(self, coverage: int | None) -> list[str]:
         known = len(self._peers)
         if coverage is None:
-            coverage = min(confd.CONFD_DEFAULT_REQ_COVERAGE, known)
+            coverage = min(_CONFD_DEFAULT_REQ_COVERAGE, known)
         elif coverage == ALL:
             coverage = known
         if not 1 <= coverage <= known:

@@ -8,6 +8,7 @@ worker, which writes the answer and serves the next request of the connection.
 
 import collections
 import contextlib
+import dataclasses
 import functools
 import logging
 import os
@@ -27,6 +28,7 @@ Answer = Callable[[Callable[..., Any]], Iterable[bytes]]
 _GONE: Final = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Ticket:
     """One parked request.
 
@@ -36,13 +38,10 @@ class Ticket:
         answer: writes the answer; None until there is one.
     """
 
-    __slots__ = ("_parking", "answer", "conn", "gateway")
-
-    def __init__(self, parking: "Parking", conn: Any, gateway: Any) -> None:
-        self._parking = parking
-        self.conn = conn
-        self.gateway = gateway
-        self.answer: Answer | None = None
+    _parking: "Parking"
+    conn: Any
+    gateway: Any
+    answer: Answer | None = None
 
     def resume(self, answer: Answer) -> None:
         """Let a worker write the answer; thread-safe, call it once."""
@@ -82,11 +81,6 @@ class Parking:
     def count(self) -> int:
         """The number of requests without an answer."""
         return len(self._open)
-
-    @property
-    def watched(self) -> int:
-        """The number of connections that no worker has."""
-        return len(self._watched)
 
     # For workers and for those who have an answer
     def issue(self, conn: Any, gateway: Any) -> Ticket:

@@ -4,7 +4,7 @@ Threads serve requests, not forked children: threads keep the memory lock that t
 daemon needs, and calls do not cost a process. A connection uses a thread only during a
 request. The thread that watches all sockets makes the handshakes, so unauthenticated
 peers use no worker; it also assigns each request to a lane, see
-`ganeti.protocols.http.lanes`.
+`ganeti.protocols.http.admission`.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from cheroot import server as http_server
 from OpenSSL import SSL
 
 from ganeti.protocols.http import admission, limits, parking, sockets, strict, tls
-from ganeti.protocols.http.lanes import CONNECTION_KEY, Lanes, Plan
+from ganeti.protocols.http.admission import CONNECTION_KEY, Lanes, Plan
 
 _log = logging.getLogger(__name__)
 

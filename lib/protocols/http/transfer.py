@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import pycurl
 
 from ganeti.base import errors
-from ganeti.base.constants import timeouts
+from ganeti.base.constants import misc
 from ganeti.base.tls import authority
 from ganeti.protocols.http import limits
 from ganeti.protocols.http.liveness import Host
@@ -106,7 +106,7 @@ class Request:
     credentials: Credentials | None
     identity: str = ""
     timeout_s: float
-    connect_timeout_s: float = timeouts.RPC_CONNECT_TIMEOUT
+    connect_timeout_s: float = misc.RPC_CONNECT_TIMEOUT
     silent_connect_s: float = _SILENT_CONNECT_S
     probe_after_s: float | None = None
     silence_s: float = 0.0

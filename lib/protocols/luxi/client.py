@@ -15,9 +15,12 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Final, Protocol, Self
 
 from ganeti.base import errors
-from ganeti.base.constants import timeouts, versions
+from ganeti.base.constants import misc, versions
 from ganeti.base.pathutils import Paths
 from ganeti.protocols.luxi import framing
+
+#: Connect, seconds.
+_LUXI_DEF_CTMO: Final = 30
 
 #: Number of retries of a request after a broken connection.
 RETRIES: Final = 15
@@ -102,8 +105,8 @@ class Client:
         self,
         path: str,
         *,
-        connect_timeout_s: float = timeouts.LUXI_DEF_CTMO,
-        timeout_s: float = timeouts.LUXI_DEF_RWTO,
+        connect_timeout_s: float = _LUXI_DEF_CTMO,
+        timeout_s: float = misc.LUXI_DEF_RWTO,
         retries: int = RETRIES,
         find_daemon: Callable[[], int | None] | None = None,
         on_warning: Callable[[str], None] = lambda _text: None,
@@ -186,7 +189,8 @@ class Client:
                     sock.settimeout(limit)
                     sock.sendall(request)
                     sent = True
-                    data = self._receive(sock, limit, method, bytearray())
+                    incoming = _Incoming(sock, method, limit, self.on_wait)
+                    data = incoming.whole(bytearray())
                     return _result(data, self._on_warning, is_table=method == _QUERY)
             except errors.ConnectionClosedError:
                 unsafe = sent and method in _NOT_REPEATABLE
@@ -220,7 +224,8 @@ class Client:
                 sock = self.connect()
                 sock.settimeout(limit)
                 sock.sendall(_request(method, args))
-                yield from self._parts(sock, limit, method)
+                incoming = _Incoming(sock, method, limit, self.on_wait)
+                yield from incoming.parts(self._on_warning)
                 is_complete = True
         except errors.ProtocolError:
             raise
@@ -231,43 +236,6 @@ class Client:
         finally:
             if not is_complete:
                 self.close()
-
-    def _parts(
-        self, sock: socket.socket, limit_s: float, method: str
-    ) -> Iterator[bytes]:
-        """Yield the text of a result as it arrives."""
-        start, end = framing.RESULT_FOLLOWS, framing.RESULT_ENDS
-        chunk = memoryview(bytearray(_STREAM_CHUNK))
-        received = b""
-        while len(received) < len(start) and not received.endswith(framing.END):
-            received += self._some(sock, chunk, limit_s, method)
-        if not received.startswith(start):
-            whole = bytearray(received)
-            if not received.endswith(framing.END):
-                whole = self._receive(sock, limit_s, method, whole)
-            _result(whole.removesuffix(framing.END), self._on_warning)
-            raise errors.ProtocolError("wanted the answer to begin with its success")
-        received = received[len(start) :]
-        while True:
-            place = received.find(framing.END)
-            if place >= 0:
-                break
-            # The last byte may belong to the end of the answer.
-            if len(received) > 1:
-                yield received[:-1]
-            received = received[-1:] + self._some(sock, chunk, limit_s, method)
-        if place != len(received) - 1 or not received.endswith(end):
-            raise errors.ProtocolError("the end of the answer is malformed")
-        if len(received) > len(end):
-            yield received[: -len(end)]
-
-    def _some(
-        self, sock: socket.socket, chunk: memoryview, limit_s: float, method: str
-    ) -> bytes:
-        count = self._receive_part(sock, chunk, limit_s, method)
-        if not count:
-            raise errors.ConnectionClosedError("closed by the daemon")
-        return bytes(chunk[:count])
 
     @contextlib.contextmanager
     def _ended_by_errors(self, method: str, limit_s: float) -> Iterator[None]:
@@ -378,16 +346,41 @@ class Client:
         if now - wait.start >= NOTE_CONNECT_S:
             self.on_wait(_note(pid, self.path, now - wait.start))
 
-    def _receive(
-        self, sock: socket.socket, limit_s: float, method: str, received: bytearray
-    ) -> bytearray:
+
+class _Incoming:
+    """An answer on its way, to one call.
+
+    It owns the wait for the next bytes; the socket belongs to the `Client`, which
+    closes it after an error.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        method: str,
+        limit_s: float,
+        on_wait: Callable[[str], None],
+    ) -> None:
+        """Prepare to receive.
+
+        Args:
+            sock: the request was sent there.
+            method: of the call.
+            limit_s: longest silence.
+            on_wait: as of the `Client`.
+        """
+        self._sock = sock
+        self._method = method
+        self._limit_s = limit_s
+        self._on_wait = on_wait
+        self._is_noted = method not in _WAITING and limit_s > NOTE_ANSWER_S
+
+    def whole(self, received: bytearray) -> bytearray:
         """Return a whole answer, given its first bytes, without its last one."""
         # Answers can be large, so avoid copies.
         chunk = memoryview(bytearray(_CHUNK))
         while True:
-            count = self._receive_part(sock, chunk, limit_s, method)
-            if not count:
-                raise errors.ConnectionClosedError("closed by the daemon")
+            count = self._receive(chunk)
             start = len(received)
             received += chunk[:count]
             end = received.find(framing.END, start)
@@ -398,24 +391,55 @@ class Client:
             del received[end:]
             return received
 
-    def _receive_part(
-        self, sock: socket.socket, chunk: memoryview, limit_s: float, method: str
-    ) -> int:
-        """Return the number of bytes received into a buffer; note a long silence."""
-        if method in _WAITING or limit_s <= NOTE_ANSWER_S:
-            return sock.recv_into(chunk)
+    def parts(self, on_warning: Callable[[str], None]) -> Iterator[bytes]:
+        """Yield the text of a result as it arrives."""
+        start, end = framing.RESULT_FOLLOWS, framing.RESULT_ENDS
+        chunk = memoryview(bytearray(_STREAM_CHUNK))
+        received = b""
+        while len(received) < len(start) and not received.endswith(framing.END):
+            received += chunk[: self._receive(chunk)]
+        if not received.startswith(start):
+            whole = bytearray(received)
+            if not received.endswith(framing.END):
+                whole = self.whole(whole)
+            _result(whole.removesuffix(framing.END), on_warning)
+            raise errors.ProtocolError("wanted the answer to begin with its success")
+        received = received[len(start) :]
+        while True:
+            place = received.find(framing.END)
+            if place >= 0:
+                break
+            # The last byte may belong to the end of the answer.
+            if len(received) > 1:
+                yield received[:-1]
+            received = received[-1:] + chunk[: self._receive(chunk)]
+        if place != len(received) - 1 or not received.endswith(end):
+            raise errors.ProtocolError("the end of the answer is malformed")
+        if len(received) > len(end):
+            yield received[: -len(end)]
+
+    def _receive(self, chunk: memoryview) -> int:
+        """Return the number of bytes received into a buffer, at least one."""
+        count = self._wait(chunk) if self._is_noted else self._sock.recv_into(chunk)
+        if not count:
+            raise errors.ConnectionClosedError("closed by the daemon")
+        return count
+
+    def _wait(self, chunk: memoryview) -> int:
+        """Receive into a buffer; note a long silence."""
         waited = 0.0
         step = NOTE_ANSWER_S
         while True:
-            sock.settimeout(step)
+            self._sock.settimeout(step)
             try:
-                return sock.recv_into(chunk)
+                return self._sock.recv_into(chunk)
             except TimeoutError:
                 waited += step
-                if waited >= limit_s:
+                if waited >= self._limit_s:
                     raise
-            self.on_wait(f"waiting for {_DAEMON} to answer {method}, {waited:.0f} s")
-            step = min(CONNECT_STEP_S, limit_s - waited)
+            text = f"waiting for {_DAEMON} to answer {self._method}, {waited:.0f} s"
+            self._on_wait(text)
+            step = min(CONNECT_STEP_S, self._limit_s - waited)
 
 
 class _Wait:

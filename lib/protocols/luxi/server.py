@@ -10,16 +10,10 @@ connection if they have numbers. The methods do not belong here.
 """
 
 import collections
-import contextlib
 import functools
-import heapq
-import itertools
 import logging
-import os
 import resource
-import select
 import socket
-import struct
 import threading
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, NamedTuple
@@ -28,13 +22,12 @@ import msgspec
 
 from ganeti.base import errors
 from ganeti.base.clock import Clock
-from ganeti.base.constants import timeouts
+from ganeti.base.constants import misc
 from ganeti.protocols.luxi import framing
+from ganeti.protocols.luxi.loop import GONE, READ, WRITE, Listeners, Loop, peer
 
 _log = logging.getLogger(__name__)
 
-#: Length of the backlog; old clients do not retry when it is full.
-_BACKLOG: Final = 1024
 #: Largest number of connections; later ones wait in the backlog.
 MAX_CONNECTIONS: Final = 4000
 #: Connections that calls which wait for events never take.
@@ -43,19 +36,11 @@ RESERVED: Final = 64
 _CROWDED_IDLE_S: Final = 5.0
 #: Total bytes of incomplete requests of all clients.
 MAX_BUFFERED_BYTES: Final = 8 * framing.MAX_MESSAGE_BYTES
-#: Connections accepted per round, so that many new clients do not delay the others.
-_ACCEPT_AT_ONCE: Final = 32
 _CHUNK: Final = 1 << 18
 #: Seconds between checks for idle connections.
 _SWEEP_S: Final = 5.0
 #: Numbered calls that one connection may have at a time.
 MAX_NUMBERED: Final = 4096
-_SOCKET_MODE: Final = 0o660
-#: Form of SO_PEERCRED: process, user, group.
-_CREDENTIALS: Final = struct.Struct("iII")
-_READ: Final = select.EPOLLIN
-_WRITE: Final = select.EPOLLOUT
-_GONE: Final = select.EPOLLHUP | select.EPOLLERR
 _encoder: Final = msgspec.json.Encoder()
 
 
@@ -132,7 +117,8 @@ class Call:
         try:
             if self.rewrite is not None and not isinstance(result, msgspec.Raw):
                 result = msgspec.Raw(self.rewrite(_encoder.encode(result)))
-            warning = self._server.warning_for(self.method)
+            is_submitting = self.method.startswith(_SUBMITTING)
+            warning = self._server.warning() if is_submitting else ""
             data = _encode(True, result, self.id, warning)
         except (TypeError, ValueError, OverflowError) as err:
             _log.exception("%s: the result cannot be sent", self.method)
@@ -168,19 +154,8 @@ class Connection:
     """The state of one client's connection, private to the loop's thread."""
 
     __slots__ = (
-        "call",
-        "closing",
-        "deadline",
-        "events",
-        "fd",
-        "handler",
-        "numbered",
-        "peer",
-        "queued",
-        "received",
-        "searched",
-        "sock",
-        "unsent",
+        *("call", "closing", "deadline", "events", "fd", "handler", "numbered"),
+        *("peer", "queued", "received", "searched", "sock", "unsent"),
     )
 
     def __init__(self, sock: socket.socket, deadline: float, handler: Handler) -> None:
@@ -188,7 +163,7 @@ class Connection:
         self.handler = handler
         self.fd = sock.fileno()
         #: Process and user of the client.
-        self.peer = _peer(sock)
+        self.peer = peer(sock)
         self.received = bytearray()
         #: Received bytes that are known to have no end of a request.
         self.searched = 0
@@ -200,13 +175,41 @@ class Connection:
         self.numbered: dict[int, Call] = {}
         self.closing = False
         self.deadline = deadline
-        self.events = _READ
+        self.events = READ
 
     @property
     def is_idle(self) -> bool:
         """Return whether the client must act within the time limit."""
         is_moving = bool(self.unsent or self.received)
         return self.call is None and (is_moving or not self.numbered)
+
+    @property
+    def wanted(self) -> int:
+        """The event that can be used next; none during a call."""
+        if self.unsent:
+            return WRITE
+        return READ if self.call is None else 0
+
+    def drop_received(self) -> int:
+        """Drop what was received; return the number of bytes."""
+        count = len(self.received)
+        self.received.clear()
+        self.searched = 0
+        return count
+
+    def send(self) -> bool:
+        """Send as much as the client takes now; return whether it took anything."""
+        has_sent = False
+        while self.unsent or self.queued:
+            if not self.unsent:
+                self.unsent = self.queued.popleft()
+            try:
+                count = self.sock.send(self.unsent)
+            except BlockingIOError:
+                break
+            self.unsent = self.unsent[count:]
+            has_sent = True
+        return has_sent
 
     def has(self, call: Call) -> bool:
         """Return whether a call waits for its answer."""
@@ -227,19 +230,6 @@ class Connection:
         self.call = None
         self.numbered.clear()
         return calls
-
-
-class Timer:
-    """A function that the loop will call; see `Server.call_later`."""
-
-    __slots__ = ("function",)
-
-    def __init__(self, function: Callable[[], None]) -> None:
-        self.function: Callable[[], None] | None = function
-
-    def cancel(self) -> None:
-        """Cancel the timer; has no effect when it has run already."""
-        self.function = None
 
 
 class Limits(NamedTuple):
@@ -284,16 +274,15 @@ class Restricted(NamedTuple):
     handler: Handler
 
 
-class _Listener(NamedTuple):
-    """A listening socket, its handler, and the users who may connect, None for all."""
-
-    sock: socket.socket
-    handler: Handler
-    uids: frozenset[int] | None = None
-
-
 class Server:
-    """A LUXI server on some sockets, with one thread of its own."""
+    """A LUXI server on some sockets, with one thread of its own.
+
+    It owns the connections and what they may take. `Loop` owns the waits and timers of
+    the thread, `Listeners` the sockets that clients connect to.
+
+    Attributes:
+        loop: runs functions in the thread; it ends when the server stops.
+    """
 
     def __init__(
         self,
@@ -301,7 +290,7 @@ class Server:
         paths: Sequence[str],
         *,
         clock: Clock,
-        idle_timeout_s: float = timeouts.LUXI_DEF_RWTO,
+        idle_timeout_s: float = misc.LUXI_DEF_RWTO,
         limits: Limits | None = None,
         waiting_methods: Collection[str] = (),
         restricted: Restricted | None = None,
@@ -327,55 +316,39 @@ class Server:
         self._waiting_methods = frozenset(waiting_methods)
         #: Descriptors of connections with a call of a waiting method.
         self._waiting: set[int] = set()
-        listeners = [_Listener(_listen(path), handler) for path in paths]
-        self._paths = tuple(paths)
-        if restricted is not None:
-            uids = frozenset({0, restricted.uid})
-            sock = _listen(restricted.path, restricted.gid)
-            listeners.append(_Listener(sock, restricted.handler, uids))
-            self._paths += (restricted.path,)
         self._connections: dict[int, Connection] = {}
         self._buffered = 0
-        self._todo: collections.deque[Callable[[], None]] = collections.deque()
-        self._timers: list[tuple[float, int, Timer]] = []
-        self._serial = itertools.count()
-        self._stopping = False
-        self._is_accepting = True
-        self._epoll = select.epoll()
-        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._epoll.register(self._wake_fd, _READ)
-        self._listeners = {each.sock.fileno(): each for each in listeners}
-        for fd in self._listeners:
-            self._epoll.register(fd, _READ)
+        self.loop = Loop(clock)
+        self._listeners = Listeners(self.loop)
         self._thread = threading.Thread(target=self._run, name="luxi", daemon=True)
+        try:
+            for path in paths:
+                self._listeners.add(path, functools.partial(self._admit, handler))
+            if restricted is not None:
+                admit = functools.partial(self._admit, restricted.handler)
+                uids = frozenset({0, restricted.uid})
+                self._listeners.add(restricted.path, admit, uids, restricted.gid)
+        except OSError:
+            self._close_everything()
+            raise
 
     # For other threads
-    def warning_for(self, method: str) -> str:
-        """Return the warning that an answer to a method carries, empty if none."""
-        return self.warning() if method.startswith(_SUBMITTING) else ""
-
     def start(self) -> None:
         """Start to serve clients."""
         self._thread.start()
 
     def stop_accepting(self) -> None:
         """Accept no new connections; continue to serve existing ones."""
-        self.run_soon(self._close_listeners)
+        self.loop.run_soon(self._listeners.close)
 
     def stop(self, linger_s: float = 2.0) -> None:
         """Send the pending answers, for at most some seconds; then end."""
         deadline = self._clock.monotonic() + linger_s
-        self.run_soon(lambda: self._begin_stop(deadline))
+        self.loop.run_soon(lambda: self._begin_stop(deadline))
         if self._thread.is_alive():
             self._thread.join()
         else:
             self._close_everything()
-
-    def run_soon(self, function: Callable[[], None]) -> None:
-        """Run a function in the loop's thread; thread-safe."""
-        self._todo.append(function)
-        with contextlib.suppress(BlockingIOError, OSError):
-            os.eventfd_write(self._wake_fd, 1)
 
     def answer(
         self, call: Call, *parts: bytes | bytearray, close: bool = False
@@ -384,111 +357,46 @@ class Server:
         if threading.current_thread() is self._thread:
             self._answer(call, parts, close=close)
         else:
-            self.run_soon(lambda: self._answer(call, parts, close=close))
-
-    def call_later(self, delay_s: float, function: Callable[[], None]) -> Timer:
-        """Run a function in the loop's thread after some seconds; loop thread only."""
-        timer = Timer(function)
-        when = self._clock.monotonic() + delay_s
-        heapq.heappush(self._timers, (when, next(self._serial), timer))
-        return timer
+            self.loop.run_soon(lambda: self._answer(call, parts, close=close))
 
     @property
     def connection_count(self) -> int:
         """The number of connected clients."""
         return len(self._connections)
 
-    # The loop
+    # In the loop's thread
     def _run(self) -> None:
-        self.call_later(_SWEEP_S, self._sweep)
-        while not self._stopping:
-            for fd, events in self._epoll.poll(self._next_timeout()):
-                self._guard(functools.partial(self._dispatch, fd, events))
-            for _ in range(len(self._todo)):
-                self._guard(self._todo.popleft())
-            self._run_timers()
+        self.loop.call_later(_SWEEP_S, self._sweep)
+        self.loop.run()
         self._close_everything()
 
-    def _guard(self, function: Callable[[], None]) -> None:
-        """Run a step of the loop, which must survive any error."""
+    def _admit(self, handler: Handler, sock: socket.socket) -> bool:
+        """Take a new connection; return whether there is room for others."""
+        connection = Connection(sock, self._new_deadline(), handler)
+        self._connections[connection.fd] = connection
+        self.loop.register(connection.fd, self._serve)
+        count = len(self._connections)
+        if count >= self._limits.connections:
+            _log.warning("luxi: limit of %d clients, others wait", count)
+            return False
+        return True
+
+    def _serve(self, fd: int, events: int) -> None:
+        connection = self._connections[fd]
         try:
-            function()
-        except Exception:  # noqa: BLE001 - logged
-            _log.exception("luxi: a step of the loop failed")
-
-    def _next_timeout(self) -> float:
-        if self._todo:
-            return 0.0
-        if not self._timers:
-            return -1
-        return max(0.0, self._timers[0][0] - self._clock.monotonic())
-
-    def _run_timers(self) -> None:
-        now = self._clock.monotonic()
-        while self._timers and self._timers[0][0] <= now:
-            function = heapq.heappop(self._timers)[2].function
-            if function is not None:
-                self._guard(function)
-
-    def _dispatch(self, fd: int, events: int) -> None:
-        if fd == self._wake_fd:
-            with contextlib.suppress(BlockingIOError):
-                os.eventfd_read(fd)
-        elif fd in self._listeners:
-            self._accept(self._listeners[fd])
-        elif (connection := self._connections.get(fd)) is not None:
-            self._serve(connection, events)
-
-    def _serve(self, connection: Connection, events: int) -> None:
-        try:
-            if events & _READ:
+            if events & READ:
                 self._read(connection)
-            elif events & _WRITE:
+            elif events & WRITE:
                 self._write(connection)
-            elif events & _GONE:
+            elif events & GONE:
                 self._close(connection)
         except OSError as err:
-            _log.debug("luxi: connection %d: %s", connection.fd, err)
+            _log.debug("luxi: connection %d: %s", fd, err)
             self._close(connection)
 
-    def _accept(self, listener: _Listener) -> None:
-        for _ in range(_ACCEPT_AT_ONCE):
-            try:
-                sock, _address = listener.sock.accept()
-            except BlockingIOError:
-                return
-            except OSError as err:
-                # No descriptor is free: the client waits in the backlog until the next
-                # sweep.
-                _log.warning("luxi: cannot accept: %s", err)
-                self._pause_accepting()
-                return
-            uid = _peer(sock)[1]
-            if listener.uids is not None and uid not in listener.uids:
-                _log.warning("luxi: refused a connection of user %d", uid)
-                sock.close()
-                continue
-            sock.setblocking(False)
-            connection = Connection(sock, self._new_deadline(), listener.handler)
-            self._connections[connection.fd] = connection
-            self._epoll.register(connection.fd, _READ)
-            if len(self._connections) >= self._limits.connections:
-                _log.warning(
-                    "luxi: limit of %d clients, others wait", len(self._connections)
-                )
-                self._pause_accepting()
-                return
-
-    def _pause_accepting(self) -> None:
-        self._is_accepting = False
-        for fd in self._listeners:
-            self._epoll.modify(fd, 0)
-
     def _resume_accepting(self) -> None:
-        if not self._is_accepting and len(self._connections) < self._limits.connections:
-            self._is_accepting = True
-            for fd in self._listeners:
-                self._epoll.modify(fd, _READ)
+        if len(self._connections) < self._limits.connections:
+            self._listeners.resume()
 
     def _new_deadline(self) -> float:
         return self._clock.monotonic() + self._idle_timeout_s
@@ -503,7 +411,7 @@ class Server:
                 _log.debug("luxi: connection %d timed out", connection.fd)
                 self._close(connection)
         self._resume_accepting()
-        self.call_later(_SWEEP_S, self._sweep)
+        self.loop.call_later(_SWEEP_S, self._sweep)
 
     # One connection
     def _read(self, connection: Connection) -> None:
@@ -531,7 +439,7 @@ class Server:
         """Start to process the next request, if one is complete."""
         received = connection.received
         end = received.find(framing.END, connection.searched)
-        if max(end, len(received) if end < 0 else 0) > self._limits.message_bytes:
+        if (end if end >= 0 else len(received)) > self._limits.message_bytes:
             self._refuse(
                 connection, f"it is longer than {self._limits.message_bytes} bytes"
             )
@@ -557,7 +465,7 @@ class Server:
         request.call_id = None
         call = connection.call = Call(self, connection, request)
         self._watch(connection)
-        self._handle(call)
+        _handle(call)
 
     def _take_numbered(self, connection: Connection, request: Request) -> None:
         """Start to process a call whose connection is read further."""
@@ -571,18 +479,9 @@ class Server:
             text = f"the connection has {MAX_NUMBERED} waiting calls already"
             call.fail(errors.GenericError(text))
         else:
-            self._handle(call)
+            _handle(call)
         if connection.received:
-            self.run_soon(lambda: self._take_early(connection))
-
-    def _handle(self, call: Call) -> None:
-        try:
-            call.connection.handler(call)
-        except errors.GenericError as err:
-            call.fail(err)
-        except Exception as err:  # noqa: BLE001 - logged
-            _log.exception("luxi: %s failed", call.method)
-            call.fail(errors.GenericError(f"{type(err).__name__}: {err}"))
+            self.loop.run_soon(lambda: self._take_early(connection))
 
     def _may_wait(self, connection: Connection) -> bool:
         """Count a call that waits; disconnect the client if too many others wait."""
@@ -599,9 +498,7 @@ class Server:
 
     def _refuse(self, connection: Connection, why: str) -> None:
         call = connection.call = Call(self, connection, Request("", []))
-        self._buffered -= len(connection.received)
-        connection.received.clear()
-        connection.searched = 0
+        self._buffered -= connection.drop_received()
         call.reject(f"Failed to parse request: {why}")
 
     def _answer(
@@ -619,33 +516,19 @@ class Server:
         if connection.unsent:
             return
         connection.deadline = self._new_deadline()
-        try:
-            self._write(connection)
-        except OSError as err:
-            _log.debug("luxi: connection %d: %s", connection.fd, err)
-            self._close(connection)
+        self._serve(connection.fd, WRITE)
 
     def _write(self, connection: Connection) -> None:
-        while connection.unsent or connection.queued:
-            if not connection.unsent:
-                connection.unsent = connection.queued.popleft()
-            try:
-                count = connection.sock.send(connection.unsent)
-            except BlockingIOError:
-                break
-            connection.unsent = connection.unsent[count:]
+        if connection.send():
             connection.deadline = self._new_deadline()
-        if connection.unsent:
-            self._watch(connection)
-        elif connection.closing:
+        if connection.closing and not connection.unsent:
             self._close(connection)
-        elif connection.received:
+            return
+        self._watch(connection)
+        if connection.received and not connection.unsent:
             # The next request is here already; process it later, to limit the stack's
             # depth.
-            self._watch(connection)
-            self.run_soon(lambda: self._take_early(connection))
-        else:
-            self._watch(connection)
+            self.loop.run_soon(lambda: self._take_early(connection))
 
     def _take_early(self, connection: Connection) -> None:
         is_open = self._connections.get(connection.fd) is connection
@@ -654,57 +537,49 @@ class Server:
 
     def _watch(self, connection: Connection) -> None:
         """Wait for the next possible event; for none during a call."""
-        events = 0
-        if connection.unsent:
-            events = _WRITE
-        elif connection.call is None:
-            events = _READ
+        events = connection.wanted
         if events != connection.events:
             connection.events = events
-            self._epoll.modify(connection.fd, events)
+            self.loop.wait_for(connection.fd, events)
 
     def _close(self, connection: Connection) -> None:
         if self._connections.pop(connection.fd, None) is None:
             return
         self._waiting.discard(connection.fd)
-        self._epoll.unregister(connection.fd)
+        self.loop.unregister(connection.fd)
         connection.sock.close()
-        self._buffered -= len(connection.received)
-        connection.received.clear()
-        connection.searched = 0
+        self._buffered -= connection.drop_received()
         for call in connection.remove_all():
             # The answering thread may clear it at any moment.
             on_close = call.on_close
             if on_close is not None:
-                self._guard(on_close)
+                self.loop.guard(on_close)
         self._resume_accepting()
 
     # The end
-    def _close_listeners(self) -> None:
-        for listener in self._listeners.values():
-            self._epoll.unregister(listener.sock.fileno())
-            listener.sock.close()
-        self._listeners.clear()
-        for path in self._paths:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
-        self._paths = ()
-
     def _begin_stop(self, deadline: float) -> None:
-        self._close_listeners()
+        self._listeners.close()
         busy = any(connection.unsent for connection in self._connections.values())
         if busy and self._clock.monotonic() < deadline:
-            self.call_later(0.02, lambda: self._begin_stop(deadline))
+            self.loop.call_later(0.02, lambda: self._begin_stop(deadline))
         else:
-            self._stopping = True
+            self.loop.end()
 
     def _close_everything(self) -> None:
-        self._close_listeners()
+        self._listeners.close()
         for connection in list(self._connections.values()):
             self._close(connection)
-        if not self._epoll.closed:
-            self._epoll.close()
-            os.close(self._wake_fd)
+        self.loop.close()
+
+
+def _handle(call: Call) -> None:
+    try:
+        call.connection.handler(call)
+    except errors.GenericError as err:
+        call.fail(err)
+    except Exception as err:  # noqa: BLE001 - logged
+        _log.exception("luxi: %s failed", call.method)
+        call.fail(errors.GenericError(f"{type(err).__name__}: {err}"))
 
 
 def connection_limit() -> int:
@@ -713,30 +588,3 @@ def connection_limit() -> int:
     if soft == resource.RLIM_INFINITY:
         return MAX_CONNECTIONS
     return max(2 * RESERVED, min(MAX_CONNECTIONS, soft // 2))
-
-
-def _peer(sock: socket.socket) -> tuple[int, int]:
-    """Return the process and the user that have connected to a socket."""
-    data = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    pid, uid, _gid = _CREDENTIALS.unpack(data)
-    return int(pid), int(uid)
-
-
-def _listen(path: str, gid: int = -1) -> socket.socket:
-    """Return a listening socket, which gets its name when it is ready."""
-    new = f"{path}.new"
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(new)
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        sock.setblocking(False)
-        with framing.reachable(new) as place:
-            sock.bind(place)
-        os.chown(new, -1, gid)
-        os.chmod(new, _SOCKET_MODE)
-        sock.listen(_BACKLOG)
-        os.rename(new, path)
-    except OSError:
-        sock.close()
-        raise
-    return sock

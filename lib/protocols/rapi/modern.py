@@ -1,6 +1,6 @@
 """A typed client of the remote API: values, job handles, verified certificates.
 
-It is made of the documented client (`ganeti.protocols.rapi`), whose methods remain
+It is made of the documented client (`ganeti.protocols.rapi.api`), whose methods remain
 available as ``Cluster.api``. Reading requests are repeated after passing failures;
 changes only if the server cannot have received them. Documented in
 doc/rapi-client.rst.
@@ -13,7 +13,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 import msgspec
 import pycurl
 
-from ganeti.protocols import rapi as client
+from ganeti.protocols.rapi import api as client
 from ganeti.protocols.rapi import names
 
 P = ParamSpec("P")

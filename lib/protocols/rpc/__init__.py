@@ -1,28 +1,31 @@
 """Calls from the master to node daemons.
 
-`table` lists the procedures. Callers use a `base.Runner`; `runner` has the two real
-ones. `encode` converts instances and disks, `wire` converts files. The transport is
-`ganeti.protocols.http`, the server side `ganeti.node.calls`.
+`calls` declares the procedures. Callers pass a request of one to a `base.Runner`;
+`runner` has the two real ones. `encode` converts instances and disks, `wire` converts
+files. The transport is `ganeti.protocols.http`, the server side `ganeti.node.calls`.
 """
 
-from ganeti.protocols.rpc import encode
-from ganeti.protocols.rpc.base import Runner, Target
-from ganeti.protocols.rpc.late import LateRunner
-from ganeti.protocols.rpc.result import Result
+from ganeti.protocols.rpc import calls, encode
+from ganeti.protocols.rpc.base import Arguments, LateRunner, Runner, Target
+from ganeti.protocols.rpc.calls import PROCEDURES
+from ganeti.protocols.rpc.procedure import TIMEOUTS, Answer, Procedure, Request, Result
 from ganeti.protocols.rpc.runner import NetworkRunner, StaticRunner, by_name, node_port
-from ganeti.protocols.rpc.table import PROCEDURES, TIMEOUTS, Procedure
 
 __all__ = [
     "PROCEDURES",
     "TIMEOUTS",
+    "Answer",
+    "Arguments",
     "LateRunner",
     "NetworkRunner",
     "Procedure",
+    "Request",
     "Result",
     "Runner",
     "StaticRunner",
     "Target",
     "by_name",
+    "calls",
     "encode",
     "node_port",
 ]

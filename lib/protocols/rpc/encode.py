@@ -30,6 +30,7 @@ def instance(
     """
     records = (snapshot.disks.get(uuid) for uuid in instance.disks)
     disks = [disk for disk in records if disk is not None]
+    # Copies of UEFI variables and TPMs may have secrets: see `startable_instance`.
     bare = instance.replace(
         reservation=None, request=None, firmware_state="", tpm_state=""
     )

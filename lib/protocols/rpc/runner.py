@@ -28,9 +28,18 @@ from ganeti.base.tls import authority
 from ganeti.decisions.quorum import Term
 from ganeti.model.objects import Snapshot, params
 from ganeti.protocols.http import client
-from ganeti.protocols.rpc import table, wire
-from ganeti.protocols.rpc.base import Runner, Target
-from ganeti.protocols.rpc.result import OFFLINE_TEXT, Result
+from ganeti.protocols.rpc import calls, wire
+from ganeti.protocols.rpc.base import Arguments, Runner, Target
+from ganeti.protocols.rpc.procedure import (
+    LANE_ORDINARY,
+    LANE_POWER,
+    LANE_STORE,
+    MAX_REASON,
+    OFFLINE_TEXT,
+    TIMEOUTS,
+    Procedure,
+    Result,
+)
 
 _log = logging.getLogger(__name__)
 _NODED: Final = "ganeti-noded"
@@ -56,8 +65,6 @@ _SILENCE_S: Final = {
 }
 #: Errors about bytes that are no JSON, no UTF-8, or nested too deep.
 _NOT_JSON: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-#: Characters of a node's reason for a failure that are kept, for the job's log.
-_MAX_REASON: Final = 4000
 #: Seconds until a busy node is asked again. It has let the call wait already.
 _BUSY_PAUSE_S: Final = 1.0
 #: Seconds for which calls that only read try to reach a busy node.
@@ -65,7 +72,6 @@ _BUSY_READ_S: Final = 60.0
 _ABORT: Final = "call_abort"
 #: Seconds that a call may take to end after it was aborted.
 _ABORT_GRACE_S: Final = 10.0
-Arguments = Sequence[Any] | Callable[[str], Sequence[Any]]
 
 
 def node_port() -> int:
@@ -116,7 +122,7 @@ class _Prepared(NamedTuple):
         results: of the other nodes, by uuid.
     """
 
-    row: table.Procedure
+    row: Procedure[..., Any]
     call_id: str
     called: list[tuple[str, str]]
     requests: list[client.Request]
@@ -200,6 +206,7 @@ class _Runner(Runner, abc.ABC):
             )
             self._client.start(abort, _log_abort)
         timer = threading.Timer(_ABORT_GRACE_S, self._give_up, [ongoing])
+        # It must not keep a daemon that stops from its end.
         timer.daemon = True
         timer.start()
 
@@ -227,6 +234,7 @@ class _Runner(Runner, abc.ABC):
         seen at once.
         """
         made = copy.copy(self)
+        # Shared, so that closing this runner leaves the connections to the other one.
         vars(made).update(_is_shared=True, _silent_connect_s=_LISTING_CONNECT_S)
         return made
 
@@ -251,12 +259,14 @@ class _Runner(Runner, abc.ABC):
             timeout_s=timeout_s,
             on_silence=functools.partial(self.on_silence, me),
         )
+        # A thread waits for one call at a time, so it identifies the call in `abort`.
         ongoing = _Ongoing(prepared.call_id, prepared.requests)
         self._ongoing[me] = ongoing
         try:
             responses = self._perform(prepared.row, prepared.requests, ongoing)
         finally:
             del self._ongoing[me]
+            # A node of this call that is frozen does not matter any more.
             self.on_silence(me, False)
         results = prepared.results
         for (node, name), response in zip(prepared.called, responses, strict=True):
@@ -277,7 +287,7 @@ class _Runner(Runner, abc.ABC):
         again.
         """
         prepared = self._prepare(procedure, nodes, args)
-        if prepared.row.lane != table.LANE_STORE:
+        if prepared.row.lane != LANE_STORE:
             raise errors.ProgrammerError(f"RPC: {procedure} must be waited for")
 
         def answered(node: str, name: str, response: client.Response) -> None:
@@ -304,7 +314,7 @@ class _Runner(Runner, abc.ABC):
         on_silence: Callable[[bool], None] | None = None,
     ) -> _Prepared:
         """Return the requests of a call, and the results of nodes without one."""
-        row = table.PROCEDURES.get(procedure)
+        row = calls.PROCEDURES.get(procedure)
         if row is None:
             raise errors.ProgrammerError(f"RPC has no procedure {procedure!r}")
         results: dict[str, Result] = {}
@@ -321,6 +331,7 @@ class _Runner(Runner, abc.ABC):
             else:
                 targets.append((node, target))
         credentials = self._credentials()
+        # A node can only end programs, so other calls need no id.
         call_id = secrets.token_hex(8) if row.runs_programs else ""
         headers = self._headers
         if call_id:
@@ -337,13 +348,14 @@ class _Runner(Runner, abc.ABC):
                 identity=target.identity,
                 timeout_s=timeout_s or _time_limit(row, args),
                 probe_after_s=_PROBE_AFTER_S if row.reads else _PROBE_ACT_AFTER_S,
+                # A reading call can be repeated, so it gives a frozen node up at once.
                 silence_s=0.0 if row.reads else _SILENCE_S[row.timeout],
                 server=_NODED,
                 max_answer=row.max_answer,
                 is_repeatable=row.reads or row.names_its_base,
                 on_silence=on_silence,
                 silent_connect_s=self._silent_connect_s,
-                goes_first=row.lane in (table.LANE_STORE, table.LANE_POWER),
+                goes_first=row.lane in (LANE_STORE, LANE_POWER),
             )
             for (_, target), body in zip(targets, bodies, strict=True)
         ]
@@ -352,7 +364,7 @@ class _Runner(Runner, abc.ABC):
 
     def _perform(
         self,
-        row: table.Procedure,
+        row: Procedure[..., Any],
         requests: Sequence[client.Request],
         ongoing: _Ongoing,
     ) -> list[client.Response]:
@@ -365,10 +377,10 @@ class _Runner(Runner, abc.ABC):
             if response.status == wire.STATUS_DEPOSED and is_watched:
                 self.on_refusal()
 
-        is_watched = row.lane != table.LANE_STORE
+        is_watched = row.lane != LANE_STORE
         began = time.monotonic()
         responses = send(requests)
-        if row.lane != table.LANE_ORDINARY:
+        if row.lane != LANE_ORDINARY:
             return responses
         limit = _BUSY_READ_S if row.reads else float("inf")
         while True:
@@ -387,6 +399,7 @@ class _Runner(Runner, abc.ABC):
         if not self._use_tls:
             return None
         own = self._paths.client_pem
+        # Without certificates of their own, all nodes have that of the cluster.
         if not os.path.exists(own):
             own = self._paths.server_pem
         return client.Credentials(
@@ -451,8 +464,9 @@ class StaticRunner(_Runner):
         return self._targets.get(node)
 
 
-def _time_limit(row: table.Procedure, args: Arguments) -> float:
-    limit = float(table.TIMEOUTS[row.timeout])
+def _time_limit(row: Procedure[..., Any], args: Arguments) -> float:
+    limit = float(TIMEOUTS[row.timeout])
+    # The first argument of these calls is the time that they take.
     if row.timeout == "duration" and not callable(args) and args:
         return limit + float(args[0])
     return limit
@@ -489,34 +503,27 @@ def read_answer(procedure: str, node: str, response: client.Response) -> Result:
             is_silent=True,
         )
     if response.status == wire.STATUS_BUSY:
-        return Result(procedure, node, fail_msg=_message(response))
+        # Neither silent nor lost: a busy node has not executed the call.
+        return Result(procedure, node, fail_msg=_message(response), is_rejected=True)
     if response.status != _HTTP_OK:
+        is_deposed = response.status == wire.STATUS_DEPOSED
         return Result(
             procedure,
             node,
             fail_msg=_http_error(response),
-            deposed=response.status == wire.STATUS_DEPOSED,
+            deposed=is_deposed,
+            is_rejected=not is_deposed,
         )
     try:
         is_good, payload = msgspec.json.decode(response.body, type=tuple[bool, Any])
     except _NOT_JSON as err:
+        # A node that answers with success may have executed the call.
         text = f"RPC layer error: unexpected answer: {err}"
         return Result(procedure, node, fail_msg=text, is_lost=True)
     if is_good:
-        return _checked(procedure, node, payload)
-    text = str(payload)[:_MAX_REASON]
+        return calls.PROCEDURES[procedure].read(Result(procedure, node, payload))
+    text = str(payload)[:MAX_REASON]
     return Result(procedure, node, fail_msg=text or "the call failed without a reason")
-
-
-def _checked(procedure: str, node: str, payload: Any) -> Result:
-    """Return a successful result if the payload has the shape of the procedure."""
-    shape = table.SHAPES.get(procedure, Any)
-    try:
-        msgspec.convert(payload, shape)
-    except msgspec.ValidationError as err:
-        text = f"RPC layer error: unexpected answer: {err}"[:_MAX_REASON]
-        return Result(procedure, node, fail_msg=text, is_lost=True)
-    return Result(procedure, node, payload=payload)
 
 
 def _ignore_silence(_thread: threading.Thread, _is_silent: bool) -> None:
@@ -542,4 +549,4 @@ def _message(response: client.Response) -> str:
         text = str(msgspec.json.decode(response.body)["message"])
     except (*_NOT_JSON, TypeError, KeyError):
         text = response.body[:200].decode(errors="replace")
-    return text[:_MAX_REASON]
+    return text[:MAX_REASON]

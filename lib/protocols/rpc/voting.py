@@ -8,6 +8,7 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from ganeti.protocols.rpc import calls
 from ganeti.protocols.rpc.base import Runner
 
 
@@ -79,11 +80,11 @@ def gather(
     if refusing is not None:
         refusing.difference_update(asked)
     while True:
-        answers = runner.call("master_node_name", asked, timeout_s=_TIMEOUT_S)
+        answers = runner.call_nodes(
+            asked, calls.master_node_name(), timeout_s=_TIMEOUT_S
+        )
         heard = {
-            node: str(answers[node].payload)
-            for node in asked
-            if not answers[node].failed
+            node: answers[node].payload for node in asked if not answers[node].failed
         }
         votes |= heard
         refused = {node for node in asked if answers[node].refused}
@@ -95,6 +96,7 @@ def gather(
             if not (node in heard or node in refused or answers[node].offline)
         ]
         known = sum(vote is not None for vote in votes.values())
+        # Only as long as the late ones can make the known votes more than half.
         is_open = known * 2 <= len(votes) < (known + len(late)) * 2
         if not (is_open and heard and len(asked) > _AT_ONCE):
             return votes

@@ -10,9 +10,11 @@ import zlib
 from typing import Any, Final
 
 from ganeti.base import errors
-from ganeti.base.constants import timeouts
 from ganeti.base.filesystem import files
 from ganeti.base.pathutils import Paths
+
+_RPC_ENCODING_NONE: Final = 0
+_RPC_ENCODING_ZLIB_BASE64: Final = 1
 
 #: Header with the term of the caller's master: ``<number>:<owner's uuid>``.
 TERM_HEADER: Final = "X-Ganeti-Term"
@@ -73,11 +75,11 @@ def pack(data: bytes | str) -> list[Any]:
     raw = data.encode() if isinstance(data, str) else data
     if len(raw) < _COMPRESS_FROM:
         try:
-            return [timeouts.RPC_ENCODING_NONE, raw.decode()]
+            return [_RPC_ENCODING_NONE, raw.decode()]
         except UnicodeDecodeError:
             pass
     text = base64.b64encode(zlib.compress(raw, _LEVEL)).decode()
-    return [timeouts.RPC_ENCODING_ZLIB_BASE64, text]
+    return [_RPC_ENCODING_ZLIB_BASE64, text]
 
 
 def unpack(packed: Any) -> bytes:
@@ -91,15 +93,16 @@ def unpack(packed: Any) -> bytes:
     encoding, text = packed
     if not isinstance(text, str):
         raise errors.ParseError("packed text: wanted a string")
-    if encoding == timeouts.RPC_ENCODING_NONE:
+    if encoding == _RPC_ENCODING_NONE:
         return text.encode()
-    if encoding != timeouts.RPC_ENCODING_ZLIB_BASE64:
+    if encoding != _RPC_ENCODING_ZLIB_BASE64:
         raise errors.ParseError(f"packed text: unknown encoding {encoding!r}")
     try:
         inflater = zlib.decompressobj()
         data = inflater.decompress(base64.b64decode(text, validate=True), MAX_UNPACKED)
     except (binascii.Error, zlib.error) as err:
         raise errors.ParseError(f"packed text: {err}") from err
+    # Either the limit has ended the inflation, or the end of the text is missing.
     if inflater.unconsumed_tail or not inflater.eof:
         raise errors.ParseError("packed text: incomplete or too large")
     return data

@@ -30,7 +30,7 @@ from paramiko.pkey import UnknownKeyType
 from ganeti.base import errors, pathutils
 from ganeti.base.filesystem import files
 from ganeti.base.process import RunResult
-from ganeti.protocols.ssh import keys, known_hosts
+from ganeti.protocols.ssh import host_keys, keys
 from ganeti.protocols.ssh.account import login_user
 
 #: Seconds for each of: TCP connection, banner, authentication.
@@ -175,7 +175,9 @@ class _Trust:
         self.host = host
         self.alias = identity.alias or host
         self._recorded = (
-            known_hosts.read(identity.known_hosts) if identity.known_hosts else []
+            host_keys.read_known_hosts(identity.known_hosts)
+            if identity.known_hosts
+            else []
         )
         own = [key for names, key in self._recorded if host in names]
         # Keys of other hosts are valid under the alias as well.
@@ -284,11 +286,11 @@ class _HostKeyPolicy(paramiko.MissingHostKeyPolicy):
 
 
 def _load_host_keys(paths: Sequence[str]) -> paramiko.HostKeys:
-    host_keys = paramiko.HostKeys()
+    loaded = paramiko.HostKeys()
     for path in paths:
         if path and os.path.exists(path):
-            host_keys.load(path)
-    return host_keys
+            loaded.load(path)
+    return loaded
 
 
 def _changed(host: str, key: paramiko.PKey) -> errors.SshError:

@@ -1,17 +1,90 @@
-"""Public host keys of a machine, in the form ``type base64``.
+"""Public host keys of a machine, in the form ``type base64``, and the file known_hosts.
 
 A node reports its own keys, so they are data: `one` and `checked` accept nothing but
 keys, written again, and not many of them.
+
+The cluster's known_hosts has the host keys of each node under its name. The name of the
+cluster is an alias with the keys of all nodes, for scripts. Nodes whose keys are not
+recorded, as in clusters of earlier releases, are known under the alias alone: there
+they share the keys of the first master.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from ganeti.base import errors
 from ganeti.base.constants import ecodes
 from ganeti.base.filesystem import files
-from ganeti.model import objects
-from ganeti.protocols.ssh import keys, known_hosts
+from ganeti.protocols.ssh import keys
+
+if TYPE_CHECKING:
+    # Commands that read known_hosts alone load no records.
+    from ganeti.model import objects
+
+_NAME: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]*")
+
+
+def format_known_hosts(
+    alias: str, shared: Iterable[str], nodes: Mapping[str, Iterable[str]] | None = None
+) -> str:
+    """Return the file's content.
+
+    Args:
+        alias: name of the cluster.
+        shared: public host key lines that are valid for nodes without own keys.
+        nodes: node name -> public host key lines.
+
+    Raises:
+        ProgrammerError: a name could match other names, or end the line.
+    """
+    lines = [_line(alias, line) for line in shared]
+    for name, of_node in sorted((nodes or {}).items()):
+        lines += [_line(f"{_plain(name)},{alias}", line) for line in of_node]
+    return "".join(lines)
+
+
+def _plain(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise errors.ProgrammerError(f"known_hosts: {name!r} is not a host name")
+    return name
+
+
+def _line(names: str, line: str) -> str:
+    return f"{names} {line.split(maxsplit=1)[0]} {keys.body(line)}\n"
+
+
+def write_known_hosts(
+    path: str,
+    alias: str,
+    shared: Iterable[str],
+    nodes: Mapping[str, Iterable[str]] | None = None,
+) -> None:
+    """Write the known_hosts file, see `format_lines`."""
+    write_known_hosts_text(path, format_known_hosts(alias, shared, nodes))
+
+
+def write_known_hosts_text(path: str, text: str) -> None:
+    """Write the known_hosts file."""
+    files.write_file(path, text, mode=0o644)
+
+
+def read_known_hosts(path: str) -> list[tuple[tuple[str, ...], str]]:
+    """Return (names, key in the form ``type base64``) of each line, none without file.
+
+    Lines of other forms, such as hashed names, are left out.
+    """
+    try:
+        text = files.read_file(path).decode(errors="replace")
+    except FileNotFoundError:
+        return []
+    rows = [line.split() for line in text.splitlines()]
+    return [
+        (tuple(words[0].split(",")), f"{words[1]} {words[2]}")
+        for words in rows
+        if len(words) > 2 and words[0][0] not in "#@|"
+    ]
+
 
 #: Most keys of one node: of each type the present, the next and a former one.
 MAX_KEYS: Final = 9
@@ -66,7 +139,7 @@ def rsa_body(lines: Iterable[str]) -> str:
     return next(bodies, "")
 
 
-def shared(cluster: objects.Cluster, nodes: Iterable[objects.Node]) -> list[str]:
+def shared(cluster: "objects.Cluster", nodes: "Iterable[objects.Node]") -> list[str]:
     """Return the keys that nodes without recorded keys are expected to have."""
     if all(node.ssh_host_keys for node in nodes):
         return []
@@ -74,17 +147,17 @@ def shared(cluster: objects.Cluster, nodes: Iterable[objects.Node]) -> list[str]
     return [f"{kind} {body}" for kind, body in recorded.items() if body]
 
 
-def known_hosts_text(snapshot: objects.Snapshot) -> str:
+def known_hosts_text(snapshot: "objects.Snapshot") -> str:
     """Return the content of known_hosts for a configuration."""
     nodes = snapshot.nodes.values()
-    return known_hosts.format_lines(
+    return format_known_hosts(
         snapshot.cluster.cluster_name,
         shared(snapshot.cluster, nodes),
         {node.name: node.ssh_host_keys for node in nodes},
     )
 
 
-def are_recorded(snapshot: objects.Snapshot) -> bool:
+def are_recorded(snapshot: "objects.Snapshot") -> bool:
     """Return whether the keys of any node are recorded."""
     return any(node.ssh_host_keys for node in snapshot.nodes.values())
 
@@ -97,7 +170,7 @@ def differs(path: str, text: str) -> bool:
         return True
 
 
-def refresh(path: str, snapshot: objects.Snapshot) -> bool:
+def refresh(path: str, snapshot: "objects.Snapshot") -> bool:
     """Write known_hosts if it is not that of the configuration; return whether it was.
 
     While no node has recorded keys, the file is left as it is.
@@ -105,5 +178,5 @@ def refresh(path: str, snapshot: objects.Snapshot) -> bool:
     text = known_hosts_text(snapshot)
     if not are_recorded(snapshot) or not differs(path, text):
         return False
-    known_hosts.write_text(path, text)
+    write_known_hosts_text(path, text)
     return True

@@ -1,4 +1,4 @@
-"""Histories that lost: kept as files, and listed.
+"""Histories that lost: kept as files, listed, and left out of elections.
 
 A master that wrote changes which no majority had, or an administrator who accepted
 loss, leaves a copy with changes that the cluster does not have. Before a whole copy
@@ -6,23 +6,33 @@ of the present master replaces it, its file is kept beside the store; `KEPT` fil
 remain. Of older ones, and of all of a node that is demoted, which must keep no
 configuration, a *summary* remains: what was changed, without the values. Files that a
 crash left half-written go.
+
+A master that a minority was forced to elect can leave a copy with changes of its term
+on a candidate. A later start of the present master would take that copy for proof that
+its own was set back. So a master notes such a copy while it leads: the copy does not
+count in an election, as if its node was silent, for as long as it stays as it was
+noted. To count fewer copies is always safe, see `ganeti.decisions.quorum`.
 """
 
 import contextlib
 import glob
 import logging
 import os
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import msgspec
 
 from ganeti.base import errors
 from ganeti.base.filesystem import files as plain_files
 from ganeti.decisions.jobs import records
+from ganeti.decisions.quorum import Copy
 from ganeti.store import pools, wire
-from ganeti.store.backend import Group
-from ganeti.store.file.database import Database
-from ganeti.store.file.sqlite_file import remove_file, translated
+from ganeti.store.backend import NO_HISTORY, Group
+from ganeti.store.base import Document
+from ganeti.store.database import Database
+from ganeti.store.schema import remove_file, translated
+from ganeti.store.tables import Tables
 
 _log: Final = logging.getLogger(__name__)
 
@@ -86,17 +96,17 @@ def keep(db: Database, copy: wire.Copy) -> str:
     """
     position = db.position()
     name = f"{position.written:06}-{position.revision:010}-{position.digest.hex()[:8]}"
-    path = f"{db.path}{_SUFFIX}{name}"
-    _remove_unfinished(db.path)
+    path = f"{db.file.path}{_SUFFIX}{name}"
+    _remove_unfinished(db.file.path)
     # The name follows from the content, so a replacement that is repeated after a crash
     # keeps no second file.
     if not os.path.exists(path):
-        db.save_as(f"{path}{_NEW}")
+        db.file.save_as(f"{path}{_NEW}")
         _mark(f"{path}{_NEW}", {copy.digest, *copy.history})
         with translated(path):
             os.rename(f"{path}{_NEW}", path)
-    for old in _databases(db.path)[:-KEPT]:
-        _condense(old, db.path)
+    for old in _databases(db.file.path)[:-KEPT]:
+        _condense(old, db.file.path)
     return path
 
 
@@ -128,11 +138,11 @@ def note_uncompared(db: Database, newest_term: int) -> None:
     position = db.position()
     if not position.revision or position.written >= newest_term:
         return
-    groups = [group for group in db.log() if group.term == position.written]
-    branch = Branch("", _listed(groups), False, _jobs(groups, db), False)
+    groups = [group for group in db.log.groups() if group.term == position.written]
+    branch = Branch("", _listed(groups), False, _jobs(groups, db.tables), False)
     if groups:
         name = f"{position.written:06}-{position.revision:010}"
-        _save(branch, name, db.path)
+        _save(branch, name, db.file.path)
 
 
 def _condense(path: str, store_path: str) -> None:
@@ -177,17 +187,17 @@ def _mark(path: str, known: set[bytes]) -> None:
     """Leave in a file's change log only what follows a known point."""
     db = Database(path, create=False)
     try:
-        log = db.log()
+        log = db.log.groups()
         # The last common point: groups up to it are in the copy that replaces the file,
         # so only those after it are lost.
         shared = [at for at, group in enumerate(log, 1) if group.digest in known]
         count = shared[-1] if shared else 0
         # Without a common point the groups before the log may be lost as well.
         is_complete = bool(shared) or bool(log and log[0].parent in known)
-        db.forget(log[:count])
+        db.log.forget(log[:count])
         row = ("meta", _MARK, b"complete" if is_complete else b"incomplete")
         db.append([], db.position(), term=db.position().term, extra=[row])
-        db.checkpoint()
+        db.file.checkpoint()
     finally:
         db.close()
 
@@ -228,9 +238,9 @@ def read(path: str) -> Branch:
         return _read_summary(path)
     db = Database(path, create=False)
     try:
-        groups = db.log()
-        is_complete = db.read("meta", _MARK) == b"complete"
-        return Branch(path, _listed(groups), is_complete, _jobs(groups, db))
+        groups = db.log.groups()
+        is_complete = db.tables.read("meta", _MARK) == b"complete"
+        return Branch(path, _listed(groups), is_complete, _jobs(groups, db.tables))
     finally:
         db.close()
 
@@ -251,7 +261,7 @@ def _listed(groups: list[Group]) -> list[LostGroup]:
     return [LostGroup(group.revision, group.term, _describe(group)) for group in groups]
 
 
-def _jobs(groups: list[Group], lost: Database) -> list[LostJob]:
+def _jobs(groups: list[Group], lost: Tables) -> list[LostJob]:
     keys = {
         key
         for group in groups
@@ -284,3 +294,56 @@ def _describe(group: Group) -> list[str]:
         else:
             acts[table, key] = act
     return [f"{act} {table} {key}".rstrip() for (table, key), act in acts.items()]
+
+
+_TABLE: Final = "meta"
+#: Beginning of the keys; a node uuid follows.
+_PREFIX: Final = "branch/"
+
+
+def newer(status: Any, cluster: str, number: int) -> str:
+    """Return the digest of a copy that a master of a later term wrote, else "".
+
+    Args:
+        status: answer of a candidate; one that is wrong has no such copy.
+        cluster: uuid of the cluster.
+        number: of the present master's term.
+
+    >>> digest = "AB" * 16
+    >>> newer({"cluster": "c", "written": 4, "digest": digest}, "c", 3)
+    'abababababababababababababababab'
+    >>> newer({"cluster": "c", "written": 2, "digest": digest}, "c", 3)
+    ''
+    """
+    try:
+        digest = bytes.fromhex(status["digest"])
+        is_newer = status["cluster"] == cluster and int(status["written"]) >= number
+    except (KeyError, TypeError, ValueError):
+        return ""
+    return digest.hex() if is_newer and len(digest) == len(NO_HISTORY) else ""
+
+
+def document(node: str, digest: str) -> Document:
+    """Return what notes that a node's copy, while it has a digest, is such a copy."""
+    return Document(_TABLE, f"{_PREFIX}{node}", digest.encode())
+
+
+def is_known(read: Callable[[str, str], bytes | None], node: str, digest: str) -> bool:
+    """Return whether a node's copy was noted.
+
+    Args:
+        read: returns the document of a table and key.
+        node: uuid of the candidate.
+        digest: of its copy, in hexadecimal digits.
+    """
+    return bool(digest) and read(_TABLE, f"{_PREFIX}{node}") == digest.encode()
+
+
+def without_known(
+    read: Callable[[str, str], bytes | None], copies: Mapping[str, Copy]
+) -> dict[str, Copy]:
+    """Return copies with those that were noted as empty ones, which do not count."""
+    return {
+        node: Copy(0, 0) if is_known(read, node, copy.digest) else copy
+        for node, copy in copies.items()
+    }

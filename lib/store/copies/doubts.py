@@ -11,19 +11,18 @@ import enum
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ganeti.base import errors
 from ganeti.base.clock import Clock
 from ganeti.decisions.quorum import Term, Voters, term_of
 from ganeti.decisions.quorum import refusal as refusal_of
 from ganeti.model.objects import Snapshot
+from ganeti.protocols.rpc import calls
 from ganeti.store.copies.peers import ACK_TIMEOUT_S, RECHECK_S, WARN_EVERY_S
 from ganeti.store.copies.sending import Replicate, is_term_refusal
 
 _log = logging.getLogger(__name__)
-
-_STATUS: Final = "store_status"
 
 
 class Leader(Protocol):
@@ -88,10 +87,12 @@ class _Round:
         refusal: str | None = None
         has_promised = False
         try:
-            answer = self._replicate((node,), _STATUS, ()).get(node)
-            if answer is not None and answer.fail_msg is None:
+            answer = self._replicate((node,), calls.store_status()).get(node)
+            if answer is None:
+                return
+            if answer.fail_msg is None:
                 has_promised, refusal = self._read(answer.payload)
-            elif answer is not None and is_term_refusal(answer.fail_msg):
+            elif is_term_refusal(answer.fail_msg):
                 refusal = answer.fail_msg
         except errors.GenericError as err:
             _log.info("a candidate did not confirm this master's term: %s", err)
@@ -126,16 +127,6 @@ class _Round:
             return _Answers(
                 frozenset(self._promised), dict(self._refused), not self._left
             )
-
-
-class NoDoubts:
-    """For a store without copies, or one whose servers say who leads."""
-
-    def note(self) -> None:
-        """Do nothing."""
-
-    def settle(self, leader: Leader, give_up: threading.Event | None = None) -> None:
-        """Do nothing."""
 
 
 class Doubts:
@@ -186,9 +177,12 @@ class Doubts:
         warned: float | None = None
         given_up = give_up or threading.Event()
         while self.is_open and not leader.is_ending and not given_up.is_set():
+            # One thread asks; those that waited for it find that the term is confirmed.
             with self._turn:
                 if not self.is_open:
                     return
+                # Before the question, which does not settle refusals that are noted
+                # during it: a candidate may have answered before them.
                 noted = self._noted
                 outcome, why = self._ask(leader)
                 if outcome is _Outcome.CONFIRMED:

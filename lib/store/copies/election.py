@@ -4,31 +4,46 @@ The order is that of `ganeti.decisions.quorum`: first a majority of candidate co
 promises the term, so that no other master can write there any more; then their
 histories are compared; then this node takes the newest one. Who is *meant* to be
 master, and that the old one is dead, is not decided here.
+
+`elector` makes the RPC calls of a node that is not the master yet.
 """
 
+import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeVar
 
 from ganeti.base import errors
+from ganeti.base.pathutils import Paths
 from ganeti.decisions.quorum import Copy, Election, Term, majority, next_number, term_of
 from ganeti.model.objects import Snapshot
+from ganeti.protocols import rpc
+from ganeti.protocols.rpc import TIMEOUTS, Answer, Request, calls
+from ganeti.protocols.rpc.answers import Facts
 from ganeti.store import wire
 from ganeti.store.backend import ArchivePage, Group
-from ganeti.store.copies import branches, known_branches
-from ganeti.store.copies.sending import Answer, is_term_refusal
-from ganeti.store.file.database import Database
+from ganeti.store.copies import branches
+from ganeti.store.copies.sending import is_term_refusal
+from ganeti.store.database import Database
 
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 
-#: (records of the nodes, node uuids, procedure, arguments) -> node uuid -> answer.
-Ask = Callable[[Snapshot, Sequence[str], str, Sequence[Any]], Mapping[str, Answer]]
 #: Elections in a row: another node may have promised a higher number between the
 #: question and the promise.
 _ATTEMPTS: Final = 3
 #: Groups that a master may have sent without writing them itself.
 _IN_FLIGHT: Final = 1
+
+
+class Ask(Protocol):
+    """A caller of nodes for no term."""
+
+    def __call__(
+        self, contacts: Snapshot, nodes: Sequence[str], request: Request[T], /
+    ) -> Mapping[str, Answer[T]]:
+        """Call nodes of which ``contacts`` has the records; return uuid -> answer."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,6 +170,8 @@ class Elector:
                 number = next_number(position.term.number, numbers)
                 term = Term(number, self._node)
                 is_restart = survey.election.is_restart
+                # Durable here before others are asked: after a crash, the next attempt
+                # of this node takes a higher number.
                 db.promise(term, is_own=True)
                 election = self._gather(
                     db, term, is_restart=is_restart, is_takeover=is_takeover
@@ -170,11 +187,11 @@ class Elector:
 
     # Asking
     def _survey(self, db: Database) -> tuple[Survey, list[int]]:
-        contacts, voters = db.contacts(), db.voters()
-        answers = self._question(contacts, voters.everyone, "store_status", ())
-        cluster = db.cluster()
+        contacts, voters = db.contacts(), db.tables.voters()
+        answers = self._question(contacts, voters.everyone, calls.store_status())
+        cluster = db.tables.cluster()
         heard = {uuid: _copy(answer, cluster) for uuid, answer in answers.items()}
-        copies = known_branches.without_known(db.read, heard)
+        copies = branches.without_known(db.tables.read, heard)
         copies[self._node] = own = _own_copy(db)
         last = db.last_master() or contacts.cluster.master_node
         election = Election(self._node, voters, copies)
@@ -195,13 +212,14 @@ class Elector:
         copies: dict[str, Copy] = {}
         asked: set[str] = set()
         while True:
-            contacts, voters = db.contacts(), db.voters()
+            # Again in each round: a history that was taken may name other candidates.
+            contacts, voters = db.contacts(), db.tables.voters()
             todo = voters.everyone - asked
             asked |= todo
-            cluster = db.cluster()
-            answers = self._question(contacts, todo, "store_promise", (term,))
+            cluster = db.tables.cluster()
+            answers = self._question(contacts, todo, calls.store_promise(term))
             heard = {uuid: _copy(item, cluster) for uuid, item in answers.items()}
-            copies |= known_branches.without_known(db.read, heard)
+            copies |= branches.without_known(db.tables.read, heard)
             copies[self._node] = _own_copy(db)
             election = Election(self._node, voters, copies, is_restart)
             newest = election.newest
@@ -211,17 +229,14 @@ class Elector:
             self._adopt(db, term, newest, is_takeover=is_takeover)
 
     def _question(
-        self,
-        contacts: Snapshot,
-        nodes: Collection[str],
-        procedure: str,
-        args: Sequence[Any],
+        self, contacts: Snapshot, nodes: Collection[str], request: Request[Facts]
     ) -> dict[str, Mapping[str, Any]]:
         """Ask other nodes; those that do not answer or refuse are left out."""
         others = sorted(set(nodes) - self._silent - {self._node})
         known = [uuid for uuid in others if uuid in contacts.nodes]
         answers: dict[str, Mapping[str, Any]] = {}
-        for uuid, answer in self._ask(contacts, known, procedure, args).items():
+        procedure = request.procedure.name
+        for uuid, answer in self._ask(contacts, known, request).items():
             if answer.fail_msg is not None or not isinstance(answer.payload, Mapping):
                 _log.info("%s: %s: %s", procedure, uuid, answer.fail_msg)
                 if not is_term_refusal(answer.fail_msg or ""):
@@ -232,15 +247,14 @@ class Elector:
 
     # Taking another copy's history
     def _changes(self, contacts: Snapshot, node: str, own: Copy) -> list[Group] | None:
-        text = self._fetch(contacts, node, "store_changes", (own.revision, own.digest))
+        asked = calls.store_changes(own.revision, own.digest)
+        text = self._fetch(contacts, node, asked)
         return None if text is None else wire.decode_batch(text)[0]
 
-    def _fetch(
-        self, contacts: Snapshot, node: str, procedure: str, args: Sequence[Any]
-    ) -> Any:
-        answer = self._ask(contacts, [node], procedure, args)[node]
+    def _fetch(self, contacts: Snapshot, node: str, request: Request[T]) -> T:
+        answer = self._ask(contacts, [node], request)[node]
         if answer.fail_msg is not None:
-            raise errors.StorageError(f"{procedure}: {answer.fail_msg}")
+            raise errors.StorageError(f"{request.procedure.name}: {answer.fail_msg}")
         return answer.payload
 
     def _adopt(self, db: Database, term: Term, node: str, *, is_takeover: bool) -> None:
@@ -257,7 +271,7 @@ class Elector:
                 raise errors.StorageError("another process writes to the store")
             _log.info("took %d change-sets from node %s", len(groups), node)
             return
-        copy = wire.decode_copy(self._fetch(contacts, node, "store_dump", ()))
+        copy = wire.decode_copy(self._fetch(contacts, node, calls.store_dump()))
         kept = branches.keep(db, copy)
         db.replace(copy, term)
         _log.info("took the whole copy of node %s; ours is kept as %s", node, kept)
@@ -269,7 +283,8 @@ class Elector:
         """Take the rows that a whole copy lacks, from where this copy ends."""
         while cursor := db.archive_cursor():
             table, _separator, after = cursor.partition("/")
-            text = self._fetch(contacts, node, "store_scan", (table, after or None))
+            asked = calls.store_scan(table, after or None)
+            text = self._fetch(contacts, node, asked)
             rows = wire.decode_batch(text)[1]
             upto = rows[-1][1] if rows else None
             page = ArchivePage(table, after, upto, is_whole=False)
@@ -311,3 +326,44 @@ def _number(answer: Mapping[str, Any]) -> int:
         return term_of([answer["term"], ""]).number
     except (KeyError, ValueError):
         return 0
+
+
+#: Seconds to wait for a candidate's answer about its copy; later it counts as silent.
+_CALL_S: Final = 10.0
+#: Calls whose answers may be as large as the store.
+_LARGE: Final = (calls.store_changes, calls.store_dump, calls.store_scan)
+
+
+@contextlib.contextmanager
+def asking(paths: Paths) -> Iterator[Ask]:
+    """Yield a function that calls nodes without a term.
+
+    A call with a new term would depose the present master, which a question must not.
+    """
+    contacts = [Snapshot()]
+    runner = rpc.NetworkRunner(lambda: contacts[0], paths, None)
+
+    def ask(
+        snapshot: Snapshot, nodes: Sequence[str], request: Request[T]
+    ) -> Mapping[str, Answer[T]]:
+        contacts[0] = snapshot
+        is_large = request.procedure in _LARGE
+        limit = TIMEOUTS["fast"] if is_large else _CALL_S
+        return runner.call_nodes(nodes, request, timeout_s=limit)
+
+    try:
+        yield ask
+    finally:
+        runner.close()
+
+
+def elector(paths: Paths, node: str, ask: Ask, silent: frozenset[str]) -> Elector:
+    """Return an elector of this node that does not call silent nodes again.
+
+    Args:
+        paths: of this node.
+        node: UUID of this node.
+        ask: see `asking`.
+        silent: UUIDs of nodes that did not answer before.
+    """
+    return Elector(paths.store_db, node, ask, silent)

@@ -10,14 +10,15 @@ removes the companions; then the file is read without locks, and what was read c
 only if the file is the same afterwards.
 """
 
+import contextlib
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from ganeti.base import errors
 from ganeti.model.objects import Snapshot, Update
-from ganeti.store import numbers, wire
+from ganeti.store import numbers, tables, wire
 from ganeti.store.base import ChangeSet
-from ganeti.store.file.database import SCAN_ROWS, Database, Position
+from ganeti.store.database import Database, Position
 
 
 class News(NamedTuple):
@@ -49,11 +50,8 @@ def read_snapshot(path: str) -> Snapshot:
         ConfigurationError: there is none yet, or it is damaged.
         StorageError: the disk failed.
     """
-    follower = Follower(path)
-    try:
+    with contextlib.closing(Follower(path)) as follower:
         return follower.snapshot()
-    finally:
-        follower.close()
 
 
 def check_pages(path: str) -> None:
@@ -63,11 +61,8 @@ def check_pages(path: str) -> None:
         ConfigurationError: there is none, or it is damaged.
         StorageError: the disk failed.
     """
-    db = Database(path, create=False, read_only=True)
-    try:
-        db.check_pages()
-    finally:
-        db.close()
+    with contextlib.closing(Database(path, create=False, read_only=True)) as db:
+        db.file.check_pages()
 
 
 class Follower:
@@ -86,27 +81,22 @@ class Follower:
         self._reopen()
 
     def _reopen(self) -> None:
-        if self._db is not None:
-            self._db.close()
-            self._db = None
+        self.close()
         # A writer replaces the file by a rename, so a file that was just opened may be
         # the old one. It counts only if it is still in its place after the reading.
         for attempt in range(1, _ATTEMPTS + 1):
             self._db = Database(self.path, create=False, read_only=True)
             try:
-                self._version = self._db.data_version()
-                self._read_all(self._db)
+                self._version = self._db.file.data_version()
+                self._snapshot, self._position = self._db.load()
             except errors.GenericError:
-                if attempt == _ATTEMPTS or not self._db.is_outdated():
+                if attempt == _ATTEMPTS or not self._db.file.is_outdated():
                     raise
             else:
-                if not self._db.is_outdated():
+                if not self._db.file.is_outdated():
                     return
             self.close()
         raise errors.StorageError(f"{self.path}: changes all the time")
-
-    def _read_all(self, db: Database) -> None:
-        self._snapshot, self._position = db.load()
 
     def snapshot(self) -> Snapshot:
         """Return the configuration as of the last `poll`."""
@@ -119,12 +109,12 @@ class Follower:
             ConfigurationError: the file is gone or damaged; the snapshot stays.
             StorageError: the disk failed.
         """
-        if self._db is None or self._db.is_outdated():
+        if self._db is None or self._db.file.is_outdated():
             self._reopen()
             return News([], True)
         # SQLite counts the commits of other connections: without one there is nothing
         # to read.
-        version = self._db.data_version()
+        version = self._db.file.data_version()
         if version == self._version:
             return _NOTHING
         news = self._read_news(self._db)
@@ -134,7 +124,7 @@ class Follower:
     def _read_news(self, db: Database) -> News:
         groups = db.changes_since(self._position.revision, self._position.digest)
         if groups is None:
-            self._read_all(db)
+            self._snapshot, self._position = db.load()
             return News([], True)
         change_sets = []
         for group in groups:
@@ -177,8 +167,8 @@ class Follower:
         if self._db is None:
             raise errors.ConfigurationError(f"{self.path}: closed")
         for _attempt in range(_ATTEMPTS):
-            data = self._db.read(table, key)
-            if not self._db.is_outdated():
+            data = self._db.tables.read(table, key)
+            if not self._db.file.is_outdated():
                 break
             # The snapshot stays as of the last `poll`, which will return news.
             self._db.close()
@@ -195,11 +185,11 @@ class Follower:
         """
         after: str | None = None
         while True:
-            if self._db is None or self._db.is_outdated():
+            if self._db is None or self._db.file.is_outdated():
                 raise errors.ConfigurationError(f"{self.path}: closed or replaced")
-            rows = self._db.scan_some(table, after, "")
+            rows = self._db.tables.scan_some(table, after, "")
             yield from rows
-            if len(rows) < SCAN_ROWS:
+            if len(rows) < tables.SCAN_ROWS:
                 return
             after = rows[-1][0]
 

@@ -14,11 +14,11 @@ from typing import Any, Final
 
 from ganeti.base import errors
 from ganeti.decisions.quorum import Term, is_credible
-from ganeti.store import features, numbers, wire
+from ganeti.store import features, numbers, schema, wire
 from ganeti.store.backend import NO_HISTORY
 from ganeti.store.copies import branches
-from ganeti.store.file import sqlite_file
-from ganeti.store.file.database import SCAN_ROWS, Database
+from ganeti.store.database import Database
+from ganeti.store.tables import SCAN_ROWS
 
 _log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ class Replica:
         if self._has_left or not os.path.exists(self.path):
             return
         try:
-            other = self._open().cluster()
+            other = self._open().tables.cluster()
         except errors.ConfigurationError:
             return
         if other not in ("", cluster):
@@ -158,7 +158,7 @@ class Replica:
         None are left when the batch is empty. Raises as `changes` does.
         """
         with self._reading() as db:
-            rows = db.scan_some(table, after, "")
+            rows = db.tables.scan_some(table, after, "")
         return wire.encode_batch((), [(table, *row) for row in rows[:SCAN_ROWS]])
 
     @contextlib.contextmanager
@@ -188,7 +188,7 @@ class Replica:
             self._summarize(newest_term)
             self._close()
             for path in (self.path, self._damaged):
-                sqlite_file.remove_file(path)
+                schema.remove_file(path)
 
     def _summarize(self, newest_term: int) -> None:
         """List what only the files to be removed may have; failures are logged."""
@@ -204,8 +204,8 @@ class Replica:
     def close(self) -> None:
         """Close the file; it is complete then, without its companions."""
         with self._lock:
-            if self._db is not None and not self._db.is_gone():
-                self._db.checkpoint()
+            if self._db is not None and not self._db.file.is_gone():
+                self._db.file.checkpoint()
             self._close()
 
     def _with_sound(self, use: Callable[[Database], dict[str, Any]]) -> dict[str, Any]:
@@ -229,7 +229,7 @@ class Replica:
         return use(db)
 
     def _open(self) -> Database:
-        if self._db is not None and self._db.is_gone():
+        if self._db is not None and self._db.file.is_gone():
             self._close()
         if self._db is None:
             self._db = Database(self.path, create=True, check=True)
@@ -255,7 +255,7 @@ class Replica:
 
     def _set_aside(self) -> None:
         self._close()
-        sqlite_file.set_aside(self.path, self._damaged)
+        schema.set_aside(self.path, self._damaged)
 
 
 _EMPTY: Final = {
@@ -273,9 +273,9 @@ _EMPTY: Final = {
 
 def _state(db: Database) -> dict[str, Any]:
     try:
-        current = numbers.of(db.read, db.position().revision)
+        current = numbers.of(db.tables.read, db.position().revision)
     except ValueError as err:
-        raise errors.ConfigurationError(f"{db.path}: {err}") from err
+        raise errors.ConfigurationError(f"{db.file.path}: {err}") from err
     return {**_describe(db), **numbers.to_status(current, db.replaced())}
 
 
@@ -315,7 +315,7 @@ def _describe(db: Database) -> dict[str, Any]:
         "owner": position.term.owner,
         "digest": position.digest.hex(),
         "written": position.written,
-        "cluster": db.cluster(),
+        "cluster": db.tables.cluster(),
         "archive": db.archive_cursor(),
         features.STATUS_KEY: features.to_status(),
     }

@@ -7,30 +7,30 @@ master's time than the calls themselves.
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from ganeti.base import errors
+from ganeti.protocols.rpc import Answer, Procedure, Request
+from ganeti.protocols.rpc.answers import Facts
+
+T = TypeVar("T")
 
 
-class Answer(Protocol):
-    """The answer of a node: `ganeti.protocols.rpc.Result` is one."""
+class Replicate(Protocol):
+    """A caller of candidates; thread-safe.
 
-    @property
-    def payload(self) -> Any:
-        """The answer."""
+    One that is `Beginning`, too, can begin calls; the calls of others wait in threads.
+    """
 
-    @property
-    def fail_msg(self) -> str | None:
-        """Why there is none."""
+    def __call__(
+        self, nodes: Sequence[str], request: Request[T]
+    ) -> Mapping[str, Answer[T]]:
+        """Call nodes; return node uuid -> answer."""
 
-
-#: (node uuids, procedure, arguments) -> node uuid -> answer; thread-safe. One that is
-#: `Beginning`, too, can begin calls; the calls of others wait in threads.
-Replicate = Callable[[Sequence[str], str, Sequence[Any]], Mapping[str, Any]]
 
 #: Called once with a node's uuid and its answer, from any thread; must not block.
 OnAnswer = Callable[[str, Any], None]
-Begin = Callable[[Sequence[str], str, Sequence[Any], OnAnswer], None]
+Begin = Callable[[Sequence[str], Request[Any], OnAnswer], None]
 
 
 @runtime_checkable
@@ -38,20 +38,9 @@ class Beginning(Protocol):
     """A `Replicate` that can begin calls: `ganeti.protocols.rpc.LateRunner` is one."""
 
     def begin(
-        self,
-        nodes: Sequence[str],
-        procedure: str,
-        args: Sequence[Any],
-        done: OnAnswer,
+        self, nodes: Sequence[str], request: Request[Any], done: OnAnswer
     ) -> None:
         """Begin a call of nodes and return at once."""
-
-
-class _NoAnswer(NamedTuple):
-    """A call that was not made."""
-
-    fail_msg: str
-    payload: None = None
 
 
 def beginner(replicate: Replicate) -> Begin:
@@ -59,25 +48,25 @@ def beginner(replicate: Replicate) -> Begin:
     if isinstance(replicate, Beginning):
         return replicate.begin
 
-    def begin(
-        nodes: Sequence[str], procedure: str, args: Sequence[Any], done: OnAnswer
-    ) -> None:
+    def begin(nodes: Sequence[str], request: Request[Any], done: OnAnswer) -> None:
         for node in nodes:
             threading.Thread(
-                target=one, args=(node, procedure, args, done), daemon=True
+                target=one, args=(node, request, done), daemon=True
             ).start()
 
-    def one(node: str, procedure: str, args: Sequence[Any], done: OnAnswer) -> None:
+    def one(node: str, request: Request[Any], done: OnAnswer) -> None:
         try:
-            answer = replicate((node,), procedure, args).get(node)
+            answer = replicate((node,), request).get(node)
         except errors.GenericError as err:
-            answer = _NoAnswer(str(err))
+            answer = Answer(request.procedure.name, node, fail_msg=str(err))
         done(node, answer)
 
     return begin
 
 
-def payload_of(procedure: str, answer: Answer | None) -> Mapping[str, Any]:
+def payload_of(
+    procedure: Procedure[..., Facts], answer: Answer[Facts] | None
+) -> Mapping[str, Any]:
     """Return what a candidate has answered.
 
     Raises:
@@ -85,14 +74,14 @@ def payload_of(procedure: str, answer: Answer | None) -> Mapping[str, Any]:
         StorageError: there is no answer, or not one that it should give.
     """
     if answer is None:
-        raise errors.StorageError(f"{procedure}: no answer")
+        raise errors.StorageError(f"{procedure.name}: no answer")
     if answer.fail_msg is not None:
         if is_term_refusal(answer.fail_msg):
             raise errors.TermError(answer.fail_msg)
-        raise errors.StorageError(f"{procedure}: {answer.fail_msg}")
+        raise errors.StorageError(f"{procedure.name}: {answer.fail_msg}")
     if not isinstance(answer.payload, Mapping):
         raise errors.StorageError(
-            f"{procedure}: wanted a mapping, found {answer.payload!r}"
+            f"{procedure.name}: wanted a mapping, found {answer.payload!r}"
         )
     return answer.payload
 

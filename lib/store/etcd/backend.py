@@ -1,22 +1,12 @@
-"""A master's store in etcd: guarded transactions over the keys of `layout`.
+"""A master's store in etcd, as the engine needs it.
 
-Each group is one transaction, which is carried out only if three keys are as this
-master left them: the end of the history, the term, and the leader's key. The last one
-goes away with the lease, the second changes when another master begins. So nothing that
-was sent before a takeover can be carried out after it.
-
-A group that is too large for one transaction is *staged*: its payload is written in
-pieces beside the rows, one small transaction moves the end of the history there, and
-with that the group is durable. Its rows are put in their places afterwards. Whoever
-reads the rows before that adds the staged ones.
+How a leadership begins and ends is here; writing is `ganeti.store.etcd.writer`, reading
+`ganeti.store.etcd.reader`.
 """
 
-import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
-
-import msgspec
 
 from ganeti.base import clock as clock_module
 from ganeti.base import errors
@@ -37,18 +27,10 @@ from ganeti.store.engine import Engine
 from ganeti.store.etcd import layout, messages
 from ganeti.store.etcd.address import Servers
 from ganeti.store.etcd.gateway import CompactedError, Gateway
-from ganeti.store.etcd.layout import MAX_BYTES, MAX_OPERATIONS, Mark, Move
+from ganeti.store.etcd.layout import MAX_BYTES
 from ganeti.store.etcd.lease import TTL_S, LeaseKeeper
-from ganeti.store.etcd.reader import (
-    Guards,
-    Overlay,
-    Reader,
-    guards_in,
-    overlay_of,
-    questions,
-)
-
-_log = logging.getLogger(__name__)
+from ganeti.store.etcd.reader import Guards, Reader
+from ganeti.store.etcd.writer import Writer
 
 #: Attempts to read a copy while the servers forget the past.
 _ATTEMPTS: Final = 3
@@ -114,10 +96,7 @@ class EtcdBackend:
         self._lease = LeaseKeeper(
             self._gateway, clock, on_lost, ttl_s, self._is_leading
         )
-        self._guards = Guards(Mark())
-        self._term = Term()
-        #: Rows of the last group that are not in their places yet. Replaced as a whole.
-        self._overlay: Overlay = {}
+        self._writer = Writer(self._gateway, self._reader)
 
     # Beginning and ending
     def open(self, choose: Callable[[Term], Term]) -> State:
@@ -127,7 +106,7 @@ class EtcdBackend:
             features.require(self._features(), str(self._gateway.servers))
             while not self._begin(choose, lease):
                 pass
-            self._settle()
+            self._writer.settle()
             return self._load()
         except OutcomeUnknownError as err:
             self._lease.stop()
@@ -158,8 +137,8 @@ class EtcdBackend:
         now = self._reader.look()
         if now.leader is None or now.leader.lease != lease:
             return False
-        self._term = term
-        self._adopt(now)
+        self._writer.term = term
+        self._writer.adopt(now)
         return True
 
     def _check_term(self, seen: Guards, term: Term) -> None:
@@ -186,26 +165,21 @@ class EtcdBackend:
             f" {how}; it must be moved here again before a master can begin"
         )
 
-    def _adopt(self, now: Guards) -> None:
-        """Go on from a position at which nothing of this master is on its way."""
-        self._guards = now
-        self._overlay = self._reader.overlay(now.mark)
-
     def _load(self) -> State:
-        mark = self._guards.mark
+        mark = self._writer.guards.mark
         updates = [
             update
             for table in TABLES
             for update in wire.to_updates(table, self.scan(table, ""))
         ]
         snapshot = Snapshot().apply(
-            updates, revision=mark.revision, term=self._term.number
+            updates, revision=mark.revision, term=self._writer.term.number
         )
         stored = self.read("meta", voters.KEY)
         return State(
             snapshot,
             mark.end[1],
-            self._term,
+            self._writer.term,
             voters.decode(stored) if stored else Voters(voters.candidates_of(snapshot)),
             self._features(),
         )
@@ -215,10 +189,10 @@ class EtcdBackend:
 
     def _is_leading(self) -> bool:
         """Return false if a master of another node has begun."""
-        if self._term == Term():
+        if self._writer.term == Term():
             return True
         try:
-            return self._reader.look().promised.owner == self._term.owner
+            return self._reader.look().promised.owner == self._writer.term.owner
         except (errors.GenericError, CompactedError):
             return True  # not known; the lease ends if that lasts
 
@@ -235,146 +209,21 @@ class EtcdBackend:
         try:
             return self._reader.look().promised
         except errors.StorageError:
-            return self._term if self._lease.is_held else Term()
+            return self._writer.term if self._lease.is_held else Term()
 
     # Writing
     def write(self, group: Group) -> None:
         """Make a group durable, all or nothing."""
-        self._settle_first()
-        rows = wire.rows_of(group)
-        operations = [layout.operation(self._keys, row) for row in rows]
-        if self._fits(rows, operations):
-            self._move(layout.mark_of(group, rows), operations, group)
-        else:
-            self._write_staged(group, rows)
-
-    def _settle_first(self) -> None:
-        try:
-            self._settle()
-        except OutcomeUnknownError as err:
-            raise errors.StorageError(f"store: not written: {err}") from err
-
-    def _fits(self, rows: Sequence[Row], operations: Sequence[messages.Json]) -> bool:
-        """Return whether one transaction can take the rows, each of them once."""
-        return (
-            len(rows) <= MAX_OPERATIONS
-            and len(overlay_of(rows)) == len(rows)
-            and sum(map(layout.size_of, operations)) <= MAX_BYTES
-        )
-
-    def _move(
-        self, mark: Mark, operations: Sequence[messages.Json], group: Group
-    ) -> None:
-        """Move the end of the history to a group, in one transaction."""
-        keys = self._keys
-        body = messages.transaction(
-            self._guards.conditions(keys),
-            [messages.put(keys.end, layout.encode_mark(mark)), *operations],
-            questions(keys),
-        )
-        answer = self._gateway.transact(body)
-        if answer.succeeded:
-            self._guards = self._guards.moved(mark, answer.header.revision)
-            return
-        # A request that got no answer was sent to another server as well, so it may
-        # have been carried out before.
-        now = guards_in(answer)
-        if not (now.mark.is_of(group) and now.promised == self._term):
-            raise self._over(now)
-        self._guards = self._guards.moved(now.mark, now.end_at)
-
-    def _write_staged(self, group: Group, rows: Sequence[Row]) -> None:
-        payload = group.payload
-        pieces = range(0, len(payload), MAX_BYTES)
-        try:
-            # The end is written again with that, so pieces of an earlier attempt which
-            # arrive late are refused.
-            self._rewrite(self._guards.mark, [self._remove_staged()])
-            for number, start in enumerate(pieces):
-                piece = payload[start : start + MAX_BYTES]
-                self._carry_out([messages.put(self._keys.piece(number), piece)])
-        except OutcomeUnknownError as err:
-            raise errors.StorageError(f"store: not written: {err}") from err
-        self._move(layout.mark_of(group, rows, staged=len(pieces)), [], group)
-        self._overlay = overlay_of(rows)
-        try:
-            self._settle()
-        except (errors.GenericError, OutcomeUnknownError) as err:
-            # It is durable. The next write goes on with this, or the next master.
-            _log.warning("revision %d: rows follow later: %s", group.revision, err)
-
-    def _settle(self) -> None:
-        """Put the rows of a staged group in their places."""
-        if not self._guards.mark.staged:
-            return
-        rows = [(*where, data) for where, data in self._overlay.items()]
-        operations = (layout.operation(self._keys, row) for row in rows)
-        for batch in layout.batches(operations):
-            self._carry_out(batch)
-        self._rewrite(
-            msgspec.structs.replace(self._guards.mark, staged=0),
-            [self._remove_staged()],
-        )
-        self._overlay = {}
-
-    def _remove_staged(self) -> messages.Json:
-        staged = self._keys.staged
-        return messages.delete(staged, messages.after(staged))
-
-    def _carry_out(self, operations: Sequence[messages.Json]) -> int:
-        """Write if this is still the master; return the revision of etcd."""
-        keys = self._keys
-        answer = self._gateway.transact(
-            messages.transaction(
-                self._guards.conditions(keys), operations, questions(keys)
-            )
-        )
-        if not answer.succeeded:
-            raise self._over(guards_in(answer))
-        return answer.header.revision
-
-    def _rewrite(self, mark: Mark, operations: Sequence[messages.Json] = ()) -> None:
-        """Write the mark of the last group again: what is on its way fails then."""
-        value = messages.put(self._keys.end, layout.encode_mark(mark))
-        at = self._carry_out([value, *operations])
-        self._guards = self._guards.moved(mark, at)
-
-    def _over(self, now: Guards) -> errors.TermError:
-        if now.promised != self._term:
-            text = f"now is term {now.promised}"
-        elif now.leader_at != self._guards.leader_at:
-            text = "its lease has ended"
-        else:
-            text = (
-                f"wanted revision {self._guards.mark.revision}, found"
-                f" {now.mark.revision}"
-            )
-        return errors.TermError(
-            f"{self._gateway.servers}: term {self._term} is over: {text}"
-        )
+        self._writer.write(group)
 
     def end(self) -> tuple[int, bytes]:
         """Return revision and digest of the last durable group, read again."""
-        now = self._reader.look()
-        if now.promised != self._term:
-            raise self._over(now)
-        if now.leader_at != self._guards.leader_at:
-            # Without the lease nothing of this master can be carried out any more.
-            return now.mark.end
-        self._adopt(now)
-        try:
-            self._rewrite(now.mark)
-        except OutcomeUnknownError as err:
-            raise errors.StorageError(str(err)) from err
-        except errors.TermError as err:
-            # Perhaps by this request itself, sent twice: the caller asks again.
-            raise errors.StorageError(str(err)) from err
-        return now.mark.end
+        return self._writer.end()
 
     def probe(self) -> None:
         """Check that the servers take a write."""
-        self.end()
-        self._settle_first()
+        self._writer.end()
+        self._writer.settle_first()
 
     def move_out(self, cluster: str) -> None:
         """Keep all masters out: the store was copied to a file.
@@ -386,14 +235,7 @@ class EtcdBackend:
             StorageError: no server answers; repeat the move.
             TermError: another master has begun.
         """
-        mark = self._guards.mark
-        move = Move(cluster, mark.revision, mark.digest, is_out=True)
-        try:
-            self._carry_out(
-                [messages.put(self._keys.moving, msgspec.json.encode(move))]
-            )
-        except OutcomeUnknownError as err:
-            raise errors.StorageError(f"{err}; this can be repeated") from err
+        self._writer.move_out(cluster)
 
     # Reading
     @property
@@ -403,7 +245,7 @@ class EtcdBackend:
 
     def read(self, table: str, key: str) -> bytes | None:
         """Return one durable document."""
-        overlay = self._overlay
+        overlay = self._writer.overlay
         if (table, key) in overlay:
             return overlay[table, key]
         return self._reader.read(table, key)
@@ -417,7 +259,7 @@ class EtcdBackend:
     ) -> Iterator[tuple[str, bytes]]:
         staged = {
             key: data
-            for (where, key), data in self._overlay.items()
+            for (where, key), data in self._writer.overlay.items()
             if where == table and key.startswith(prefix) and key > (after or "")
         }
         stored = self._reader.rows(table, prefix, after=after)
@@ -431,7 +273,7 @@ class EtcdBackend:
     def page(self, cursor: str, size: int) -> tuple[int, ArchivePage, list[Row]]:
         """Return the durable revision, and some rows of the archive."""
         table, _separator, after = cursor.partition("/")
-        revision, rows = self._guards.mark.revision, list[Row]()
+        revision, rows = self._writer.guards.mark.revision, list[Row]()
         for key, data in self._rows(table, "", after):
             rows.append((table, key, data))
             size -= len(data)

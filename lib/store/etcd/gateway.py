@@ -95,6 +95,8 @@ class Gateway:
             else:
                 self._preferred = position
                 return self._decode(actual, answer)
+        # One server that may have carried it out is enough: the refusals of the others
+        # do not show that it has not.
         text = f"{self.servers}: {'; '.join(reasons)}"
         raise OutcomeUnknownError(text) if is_lost else errors.StorageError(text)
 
@@ -226,6 +228,7 @@ class Gateway:
             was_sent = curl.getinfo(pycurl.REQUEST_SIZE) > 0
             raise (_Lost(text) if was_sent else _Refused(text)) from err
         finally:
+            # The handle waits for the next request, and would keep this one's answer.
             curl.setopt(pycurl.WRITEFUNCTION, len)
             curl.setopt(pycurl.XFERINFOFUNCTION, _go_on)
             with self._lock:

@@ -103,6 +103,7 @@ def decode_move(data: bytes) -> Move:
 
 def mark_of(group: Group, rows: Sequence[Row], staged: int = 0) -> Mark:
     """Return the mark that a group leaves."""
+    # The payload of a staged group has its removals itself.
     removed = [
         (position, table, key)
         for position, (table, key, data) in enumerate(rows)

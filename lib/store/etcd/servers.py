@@ -1,4 +1,4 @@
-"""The health of the servers of a store, for messages and for verification."""
+"""The servers of a store: their health, and the removal of a store from them."""
 
 import dataclasses
 from typing import Final
@@ -7,8 +7,10 @@ import msgspec
 
 from ganeti.base import errors
 from ganeti.store.backend import OutcomeUnknownError
+from ganeti.store.etcd import messages
 from ganeti.store.etcd.address import Servers
 from ganeti.store.etcd.gateway import Gateway
+from ganeti.store.etcd.layout import Keys
 from ganeti.store.etcd.reader import Reader
 
 _STATUS: Final = "maintenance/status"
@@ -80,3 +82,23 @@ def _member(servers: Servers, host: str) -> Member:
         problems.append("it knows no leader: no majority of the servers is there")
     text = "; ".join(problems)[:_MAX_TEXT]
     return Member(host, text, status.version[:_MAX_TEXT], status.db_size)
+
+
+def remove_store(servers: Servers) -> None:
+    """Remove all keys of a store; this can be repeated.
+
+    Raises:
+        StorageError: no majority of the servers answers.
+    """
+    gateway = Gateway(servers)
+    root = Keys(servers.prefix).root
+    body = messages.transaction([], [messages.delete(root, messages.after(root))])
+    try:
+        gateway.transact(body)
+    except OutcomeUnknownError as err:
+        raise errors.StorageError(
+            f"the store was perhaps not removed: {err}; 'etcdctl del --prefix"
+            f" {servers.prefix}/' removes it"
+        ) from err
+    finally:
+        gateway.close()

@@ -12,12 +12,12 @@ from cryptography import x509 as library
 
 from ganeti.base import errors
 from ganeti.base.constants import ecodes
-from ganeti.base.constants.protocols import ssh as ssh_constants
+from ganeti.base.constants.protocols import ssh
 from ganeti.base.filesystem import files
 from ganeti.base.pathutils import Paths
 from ganeti.base.process import Runner, SystemRunner
 from ganeti.base.tls import authority, x509
-from ganeti.bootstrap import renewal_note
+from ganeti.bootstrap import crypto
 from ganeti.node.services import Services
 from ganeti.node.storage import allowed
 from ganeti.protocols import ssconf
@@ -26,19 +26,19 @@ from ganeti.tools import common
 _log = logging.getLogger(__name__)
 NAME: Final = "node-daemon-setup"
 _INPUT: Final[dict[str, common.Check]] = {
-    ssh_constants.NDS_CLUSTER_NAME: common.is_text,
-    ssh_constants.NDS_NODE_DAEMON_CERTIFICATE: common.is_text,
-    ssh_constants.NDS_HMAC: common.is_text,
-    ssh_constants.NDS_SSCONF: common.is_text_map,
-    ssh_constants.NDS_START_NODE_DAEMON: common.is_bool,
-    ssh_constants.NDS_NODE_NAME: common.is_text,
-    ssh_constants.NDS_NODE_CERTIFICATE: common.is_text,
+    ssh.NDS_CLUSTER_NAME: common.is_text,
+    ssh.NDS_NODE_DAEMON_CERTIFICATE: common.is_text,
+    ssh.NDS_HMAC: common.is_text,
+    ssh.NDS_SSCONF: common.is_text_map,
+    ssh.NDS_START_NODE_DAEMON: common.is_bool,
+    ssh.NDS_NODE_NAME: common.is_text,
+    ssh.NDS_NODE_CERTIFICATE: common.is_text,
 }
 _REQUIRED: Final = (
-    ssh_constants.NDS_NODE_DAEMON_CERTIFICATE,
-    ssh_constants.NDS_HMAC,
-    ssh_constants.NDS_SSCONF,
-    ssh_constants.NDS_NODE_NAME,
+    ssh.NDS_NODE_DAEMON_CERTIFICATE,
+    ssh.NDS_HMAC,
+    ssh.NDS_SSCONF,
+    ssh.NDS_NODE_NAME,
 )
 
 
@@ -68,23 +68,23 @@ def set_up(
     _check_complete(message, common.check_cluster(paths, message))
     services = Services(paths, process)
     services.check_users()
-    pem = message[ssh_constants.NDS_NODE_DAEMON_CERTIFICATE]
+    pem = message[ssh.NDS_NODE_DAEMON_CERTIFICATE]
     cluster_pem, own_pem = _certificates(paths, message, pem.encode())
-    values = message[ssh_constants.NDS_SSCONF]
+    values = message[ssh.NDS_SSCONF]
     ssconf.write(paths, values, dry_run=True)
     if dry_run:
         _log.info("dry run: nothing is written")
         return
     files.make_dir(paths.data_dir, 0o755)
     ssconf.write(paths, values)
-    files.write_file(paths.hmac_key, message[ssh_constants.NDS_HMAC], mode=0o440)
+    files.write_file(paths.hmac_key, message[ssh.NDS_HMAC], mode=0o440)
     files.write_file(paths.server_pem, cluster_pem, mode=0o440)
     files.write_file(paths.client_pem, own_pem, mode=0o440)
     # Of a renewal that this node began as the master, before it was lost.
-    renewal_note.remove(paths)
+    crypto.remove_renewal_note(paths)
     _prepare_storage(paths, values)
     services.stop_all()
-    if message.get(ssh_constants.NDS_START_NODE_DAEMON, False):
+    if message.get(ssh.NDS_START_NODE_DAEMON, False):
         services.start("ganeti-noded")
         for name in ("ganeti-confd", "ganeti-mond"):
             if services.has(name):
@@ -102,10 +102,10 @@ def _certificates(
     Raises:
         X509CertError: a certificate or key is missing, damaged, or of another cluster.
     """
-    given = message.get(ssh_constants.NDS_NODE_CERTIFICATE)
+    given = message.get(ssh.NDS_NODE_CERTIFICATE)
     if given is None:
         pair = x509.parse(pem, "input: node_daemon_certificate")
-        name = message[ssh_constants.NDS_NODE_NAME]
+        name = message[ssh.NDS_NODE_NAME]
         own = x509.create_signed(pair, name, serial=int(time.time()))
         return pair.pem, own.pem
     trusted = x509.parse_certificates(pem, "input: node_daemon_certificate")
@@ -158,7 +158,7 @@ def _check_complete(message: Mapping[str, Any], name: str) -> None:
             raise errors.OpPrereqError(
                 f"input: key {key!r} is missing", ecodes.ECODE_INVAL
             )
-    cluster = message[ssh_constants.NDS_SSCONF].get("cluster_name", "").strip()
+    cluster = message[ssh.NDS_SSCONF].get("cluster_name", "").strip()
     if cluster != name:
         raise errors.OpPrereqError(
             f"input: ssconf: cluster_name: wanted {name!r}, found {cluster!r}",

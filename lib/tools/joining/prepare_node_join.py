@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ganeti.base import errors
 from ganeti.base.constants import ecodes
-from ganeti.base.constants.protocols import ssh as ssh_constants
+from ganeti.base.constants.protocols import ssh
 from ganeti.base.filesystem import files
 from ganeti.base.pathutils import Paths
 from ganeti.base.process import Runner, SystemRunner
@@ -19,16 +19,18 @@ from ganeti.node.services import Services
 from ganeti.protocols.ssh import authorized_keys, keys
 from ganeti.tools import common
 
+_SSH_DEFAULT_KEY_TYPE: Final = "rsa"
+
 _log = logging.getLogger(__name__)
 NAME: Final = "prepare-node-join"
 _INPUT: Final[dict[str, common.Check]] = {
-    ssh_constants.SSHS_CLUSTER_NAME: common.is_text,
-    ssh_constants.SSHS_NODE_DAEMON_CERTIFICATE: common.is_text,
-    ssh_constants.SSHS_SSH_HOST_KEY: common.is_key_triples,
-    ssh_constants.SSHS_SSH_ROOT_KEY: common.is_key_triples,
-    ssh_constants.SSHS_SSH_AUTHORIZED_KEYS: common.is_key_lists,
-    ssh_constants.SSHS_SSH_KEY_TYPE: common.is_text,
-    ssh_constants.SSHS_SSH_KEY_BITS: common.is_positive,
+    ssh.SSHS_CLUSTER_NAME: common.is_text,
+    ssh.SSHS_NODE_DAEMON_CERTIFICATE: common.is_text,
+    ssh.SSHS_SSH_HOST_KEY: common.is_key_triples,
+    ssh.SSHS_SSH_ROOT_KEY: common.is_key_triples,
+    ssh.SSHS_SSH_AUTHORIZED_KEYS: common.is_key_lists,
+    ssh.SSHS_SSH_KEY_TYPE: common.is_text,
+    ssh.SSHS_SSH_KEY_BITS: common.is_positive,
 }
 
 
@@ -55,17 +57,13 @@ def prepare(
     """
     common.check_cluster(paths, message)
     Services(paths, process).check_users()
-    if update_host_keys(
-        paths, message.get(ssh_constants.SSHS_SSH_HOST_KEY, []), dry_run=dry_run
-    ):
+    if update_host_keys(paths, message.get(ssh.SSHS_SSH_HOST_KEY, []), dry_run=dry_run):
         Services(paths, process).reload_sshd()
-    kind = message.get(
-        ssh_constants.SSHS_SSH_KEY_TYPE, ssh_constants.SSH_DEFAULT_KEY_TYPE
-    )
-    bits = keys.check_type(kind, message.get(ssh_constants.SSHS_SSH_KEY_BITS))
+    kind = message.get(ssh.SSHS_SSH_KEY_TYPE, _SSH_DEFAULT_KEY_TYPE)
+    bits = keys.check_type(kind, message.get(ssh.SSHS_SSH_KEY_BITS))
     allowed = [
         line
-        for lines in message.get(ssh_constants.SSHS_SSH_AUTHORIZED_KEYS, {}).values()
+        for lines in message.get(ssh.SSHS_SSH_AUTHORIZED_KEYS, {}).values()
         for line in lines
     ]
     for line in allowed:

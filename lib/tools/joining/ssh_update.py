@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ganeti.base import errors
-from ganeti.base.constants.protocols import ssh as ssh_constants
+from ganeti.base.constants.protocols import ssh
 from ganeti.base.pathutils import Paths
 from ganeti.bootstrap import crypto
-from ganeti.protocols.ssh import authorized_keys, keys, pubkeys
+from ganeti.protocols.ssh import authorized_keys, keys
 from ganeti.tools import common
 
 _log = logging.getLogger(__name__)
@@ -39,13 +39,13 @@ def _is_generate(value: Any) -> None:
 
 
 _INPUT: Final[dict[str, common.Check]] = {
-    ssh_constants.SSHS_CLUSTER_NAME: common.is_text,
-    ssh_constants.SSHS_NODE_DAEMON_CERTIFICATE: common.is_text,
-    ssh_constants.SSHS_SSH_PUBLIC_KEYS: _is_change(*_PUBLIC_ACTIONS),
-    ssh_constants.SSHS_SSH_AUTHORIZED_KEYS: _is_change(*_AUTHORIZED_ACTIONS),
-    ssh_constants.SSHS_GENERATE: _is_generate,
-    ssh_constants.SSHS_SSH_KEY_TYPE: common.is_text,
-    ssh_constants.SSHS_SSH_KEY_BITS: common.is_positive,
+    ssh.SSHS_CLUSTER_NAME: common.is_text,
+    ssh.SSHS_NODE_DAEMON_CERTIFICATE: common.is_text,
+    ssh.SSHS_SSH_PUBLIC_KEYS: _is_change(*_PUBLIC_ACTIONS),
+    ssh.SSHS_SSH_AUTHORIZED_KEYS: _is_change(*_AUTHORIZED_ACTIONS),
+    ssh.SSHS_GENERATE: _is_generate,
+    ssh.SSHS_SSH_KEY_TYPE: common.is_text,
+    ssh.SSHS_SSH_KEY_BITS: common.is_positive,
 }
 
 
@@ -69,14 +69,16 @@ def update(paths: Paths, message: Mapping[str, Any], *, dry_run: bool) -> None:
     if dry_run:
         _log.info("dry run: nothing is written")
         return
-    if ssh_constants.SSHS_SSH_AUTHORIZED_KEYS in message:
-        action, by_node = message[ssh_constants.SSHS_SSH_AUTHORIZED_KEYS]
+    if ssh.SSHS_SSH_AUTHORIZED_KEYS in message:
+        action, by_node = message[ssh.SSHS_SSH_AUTHORIZED_KEYS]
         change_authorized(paths, action, by_node)
-    if ssh_constants.SSHS_SSH_PUBLIC_KEYS in message:
-        action, by_node = message[ssh_constants.SSHS_SSH_PUBLIC_KEYS]
-        pubkeys.update(paths.data(crypto.PUBLIC_KEYS), action, by_node)
-    if ssh_constants.SSHS_GENERATE in message:
-        kind, bits, suffix = message[ssh_constants.SSHS_GENERATE]
+    if ssh.SSHS_SSH_PUBLIC_KEYS in message:
+        action, by_node = message[ssh.SSHS_SSH_PUBLIC_KEYS]
+        authorized_keys.update_node_keys(
+            paths.data(crypto.PUBLIC_KEYS), action, by_node
+        )
+    if ssh.SSHS_GENERATE in message:
+        kind, bits, suffix = message[ssh.SSHS_GENERATE]
         generate(paths, kind, bits, suffix)
 
 

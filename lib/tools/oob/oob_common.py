@@ -49,7 +49,7 @@ def main(
     about: str,
     keys: Mapping[str, str | None],
     act: Act,
-    argv: Sequence[str],
+    argv: Sequence[str] | None,
     *,
     is_open: bool = False,
     node_key: str = "",
@@ -61,7 +61,7 @@ def main(
         about: one line for ``--help``.
         keys: setting -> default; None if each node needs one.
         act: executes a command.
-        argv: arguments of the helper.
+        argv: arguments of the helper; None for those of this process.
         is_open: further settings are allowed.
         node_key: setting whose default is the node's name.
     """

@@ -6,7 +6,6 @@ its arguments. See FenceAgentAPI.md of that project.
 """
 
 import re
-import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -50,8 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         ).execute(command)
 
     about = "Control the power of a node through an agent of fence-agents."
-    arguments = sys.argv[1:] if argv is None else argv
-    return oob_common.main("oob-fence", about, KEYS, act, arguments, is_open=True)
+    return oob_common.main("oob-fence", about, KEYS, act, argv, is_open=True)
 
 
 def _problem(program: str) -> str | None:

@@ -5,7 +5,6 @@ in its arguments.
 """
 
 import re
-import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -65,9 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
 
     about = "Control the power of a node through IPMI."
-    return oob_common.main(
-        "oob-ipmi", about, KEYS, act, sys.argv[1:] if argv is None else argv
-    )
+    return oob_common.main("oob-ipmi", about, KEYS, act, argv)
 
 
 class Controller(oob_common.Controller):

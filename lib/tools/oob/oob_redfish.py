@@ -10,7 +10,6 @@ import base64
 import hashlib
 import json
 import re
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -94,9 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
 
     about = "Control the power of a node through Redfish."
-    return oob_common.main(
-        "oob-redfish", about, KEYS, act, sys.argv[1:] if argv is None else argv
-    )
+    return oob_common.main("oob-redfish", about, KEYS, act, argv)
 
 
 class Connection:

@@ -5,7 +5,6 @@ sockets of another host. The host key is pinned: an unknown machine gets no pass
 """
 
 import shlex
-import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -59,9 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
 
     about = "Control the power of a node with commands over SSH."
-    return oob_common.main(
-        "oob-ssh", about, KEYS, act, sys.argv[1:] if argv is None else argv
-    )
+    return oob_common.main("oob-ssh", about, KEYS, act, argv)
 
 
 def connect(settings: oob_common.Settings) -> Type:

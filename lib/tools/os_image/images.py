@@ -18,7 +18,7 @@ from typing import IO, Any, Final
 from ganeti.base import errors
 from ganeti.base.filesystem import qcow2
 from ganeti.base.process import SAFE_PATH
-from ganeti.tools.os_image.settings import Settings
+from ganeti.tools.os_image.sources import Settings
 
 SECTOR: Final = 512
 #: Incompatible features that an image may have: its compression, extended tables.

@@ -2,20 +2,28 @@
 
 The parameters come in the environment, as :doc:`os-interface` specifies. Standard error
 goes to the log of the script.
+
+The script ``helper`` makes the boot disk of a helper machine from an image of the
+cluster. The image is set for the cluster, by whoever is root there, and this node must
+list its place like those of other images. A URL may end in ``#sha256=DIGEST``; without
+TLS it must.
 """
 
 import argparse
+import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from ganeti.base import errors, pathutils
 from ganeti.base.constants.protocols import os as os_constants
+from ganeti.base.filesystem import files, qcow2
+from ganeti.base.net import netutils
 from ganeti.tools import common
-from ganeti.tools.os_image import download, helper, images, sources
-from ganeti.tools.os_image.settings import Settings
+from ganeti.tools.os_image import images, sources
+from ganeti.tools.os_image.sources import CHECKSUMS, Settings
 
 NAME: Final = "os-image"
 _CHUNK: Final = 4 * 1024 * 1024
@@ -75,9 +83,7 @@ def _create(_options: argparse.Namespace, environ: Environ) -> None:
 def _opened(paths: pathutils.Paths, wanted: Settings, max_bytes: int) -> int:
     if wanted.url:
         sources.check_url(paths, wanted.url, is_checked=bool(wanted.checksums))
-        return download.fetch(
-            wanted, max_bytes, _note, redirects=bool(wanted.checksums)
-        )
+        return sources.fetch(wanted, max_bytes, _note, redirects=bool(wanted.checksums))
     fd = sources.open_file(paths, wanted.file)
     try:
         _check_content(fd, wanted, max_bytes)
@@ -101,7 +107,7 @@ def _check_content(fd: int, wanted: Settings, max_bytes: int) -> None:
 
 
 def _sync(path: str) -> None:
-    fd = os.open(path, os.O_RDWR)
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         os.fsync(fd)
     finally:
@@ -129,7 +135,99 @@ def _rename(_options: argparse.Namespace, _environ: Environ) -> None:
 def _helper(_options: argparse.Namespace, environ: Environ) -> None:
     """Make the boot disk of a helper machine."""
     paths = pathutils.from_environ(environ)
-    helper.make(paths, environ["HELPER_IMAGE"], environ["HELPER_DISK"], _note)
+    make_disk(paths, environ["HELPER_IMAGE"], environ["HELPER_DISK"], _note)
+
+
+#: Space that stays free in the directory of the disks, for the store of the cluster.
+_RESERVE: Final = 512 * _MIB
+#: Largest image.
+_MAX_BYTES: Final = 1 << 40
+
+
+def make_disk(
+    paths: pathutils.Paths, source: str, target: str, note: Callable[[str], None]
+) -> None:
+    """Write an image as a raw disk into a new file.
+
+    Args:
+        paths: of this node.
+        source: absolute path or URL.
+        target: path of the file, whose directory exists.
+        note: gets lines about the progress.
+
+    Raises:
+        ParseError: the source has another form, or is none of this node's.
+        OpExecError: the image is damaged, too large or not self-contained.
+    """
+    wanted = parsed_source(source)
+    fd = _opened_source(paths, wanted, note)
+    try:
+        is_qcow2 = os.pread(fd, len(qcow2.MAGIC), 0) == qcow2.MAGIC
+        form = "qcow2" if is_qcow2 else "raw"
+        wanted = Settings(wanted.url, wanted.file, wanted.checksums, form)
+        size = images.check(fd, wanted, _MAX_BYTES)
+        _require_space(size, wanted.source, os.path.dirname(target))
+        part = f"{target}.new"
+        with _removed(part):
+            files.make_sparse(part, -(-size // _MIB) * _MIB)
+            images.copy(fd, wanted, part, note)
+            _sync(part)
+            os.rename(part, target)
+    finally:
+        os.close(fd)
+
+
+def parsed_source(source: str) -> Settings:
+    """Return the place of an image, and its checksum if the URL has one.
+
+    Raises:
+        ParseError: it is neither a path nor a URL, or the URL needs a checksum.
+    """
+    if source.startswith("/"):
+        return Settings("", source, {}, "raw")
+    url, _, checksum = source.partition("#")
+    name, _, digest = checksum.partition("=")
+    if checksum and (name not in CHECKSUMS or len(digest) != CHECKSUMS[name]):
+        raise errors.ParseError(
+            f"image {netutils.shown_url(url)}: wanted a checksum such as"
+            f" #sha256=DIGEST at the end, found #{checksum[:100]}"
+        )
+    if not (checksum or url.startswith("https://")):
+        raise errors.ParseError(
+            f"image {netutils.shown_url(url)}: wanted an absolute path, https://"
+            " or a URL that ends in #sha256=DIGEST"
+        )
+    return Settings(url, "", {name: digest.lower()} if checksum else {}, "raw")
+
+
+def _opened_source(
+    paths: pathutils.Paths, wanted: Settings, note: Callable[[str], None]
+) -> int:
+    if not wanted.url:
+        return sources.open_file(paths, wanted.file)
+    # The cluster has chosen the image, not who uses it.
+    sources.check_url(paths, wanted.url, is_checked=True)
+    return sources.fetch(wanted, _MAX_BYTES, note)
+
+
+def _require_space(size: int, source: str, directory: str) -> None:
+    status = os.statvfs(directory)
+    free = status.f_bavail * status.f_frsize - _RESERVE
+    if size > free:
+        raise errors.OpExecError(
+            f"image {source}: wanted {size >> 20} MiB besides {_RESERVE >> 20} MiB that"
+            f" stay free in {directory} on this node, found {max(free, 0) >> 20} MiB"
+        )
+
+
+@contextlib.contextmanager
+def _removed(path: str) -> Iterator[None]:
+    """Remove a file of an earlier run, and what the block leaves of its own."""
+    files.remove_file(path)
+    try:
+        yield
+    finally:
+        files.remove_file(path)
 
 
 _SCRIPTS: Final[dict[str, Callable[[argparse.Namespace, Environ], None]]] = {

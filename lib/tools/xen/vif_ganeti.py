@@ -3,7 +3,7 @@
 xl calls it when a NIC appears or disappears, with ``online``, ``add``, ``offline`` or
 ``remove`` and the place of the NIC in Xen's store in the environment. The settings of
 the NIC are in the file that the node daemon has written; see
-`ganeti.node.hypervisor.xen.nics`.
+`ganeti.node.hypervisor.xen.files`.
 """
 
 import argparse
@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ganeti.base import clock, errors, process
-from ganeti.base.filesystem import files
+from ganeti.base.filesystem import files as file_utils
 from ganeti.node.hypervisor import networks
 from ganeti.node.hypervisor.base import NodeEffects
-from ganeti.node.hypervisor.xen import listing, nics
+from ganeti.node.hypervisor.xen import files, xl
 from ganeti.tools import common
 
 NAME: Final = "vif-ganeti"
@@ -66,8 +66,8 @@ def act(effects: NodeEffects, event: str, environment: Mapping[str, str]) -> Non
             f" {place!r} and {interface!r}; xl gives them when it calls {NAME}"
         )
     name = _line_of(effects, "xenstore-read", f"/local/domain/{match[1]}/name")
-    name = name.removesuffix(listing.INCOMING).removesuffix(listing.DEPARTING)
-    env = nics.read(effects.paths, name, int(match[2]))
+    name = name.removesuffix(xl.INCOMING).removesuffix(xl.DEPARTING)
+    env = files.read_nic(effects.paths, name, int(match[2]))
     env |= {"PATH": process.SAFE_PATH, "INTERFACE": interface}
     if event in {"offline", "remove"}:
         if env.get("MODE") == "openvswitch":
@@ -93,7 +93,7 @@ def _join(effects: NodeEffects, env: Mapping[str, str]) -> None:
         return
     bridge, interface = env.get("BRIDGE", ""), env["INTERFACE"]
     try:
-        mtu = files.read_file(_MTU.format(bridge)).decode().strip()
+        mtu = file_utils.read_file(_MTU.format(bridge)).decode().strip()
     except OSError as err:
         raise errors.HypervisorError(
             f"{interface}: bridge {bridge!r} does not exist on this node: {err}"

@@ -16,7 +16,7 @@ from ganeti.base import clock, errors, pathutils, process
 from ganeti.base.constants import exitcodes, versions
 from ganeti.base.text import arguments
 from ganeti.node.hypervisor.base import NodeEffects
-from ganeti.node.hypervisor.xen import listing, migration, xl
+from ganeti.node.hypervisor.xen import migration, xl
 from ganeti.node.hypervisor.xen.files import Files
 
 NAME: Final = "xen-console-wrapper"
@@ -58,7 +58,7 @@ def is_paused(effects: NodeEffects, name: str) -> bool:
         HypervisorError: it does not run here.
     """
     xl.domain(name)
-    rows = listing.guests(listing.domains(xl.check(effects, "Xen", "list")))
+    rows = xl.guests(xl.domains(xl.check(effects, "Xen", "list")))
     for row in rows:
         if row.name == name and not row.has_ended:
             return row.is_paused

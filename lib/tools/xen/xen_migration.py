@@ -22,7 +22,6 @@ import os
 import shlex
 import signal
 import socket
-import ssl
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -31,9 +30,11 @@ from typing import Any, Final
 from ganeti.base import errors
 from ganeti.base.filesystem import files, pidfile
 from ganeti.node.hypervisor.base import Arrival
-from ganeti.node.hypervisor.xen import listing
+from ganeti.node.hypervisor.xen import xl
+from ganeti.tools import channel as channels
 from ganeti.tools import common
-from ganeti.tools.xen import xen_channel
+from ganeti.tools.channel import Channel, End
+from ganeti.tools.xen import xen_relay
 
 NAME: Final = "xen-migration"
 _XL: Final = "xl"
@@ -109,28 +110,26 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _send(options: argparse.Namespace) -> None:
-    tls = xen_channel.context(common.own_paths(), is_server=False)
-    channel = xen_channel.connect(options.address, options.port, tls)
+    end = channels.of_cluster(common.own_paths(), is_server=False)
+    channel = xen_relay.connect(options.address, options.port, end)
     fds = (sys.stdin.fileno(), sys.stdout.fileno())
-    xen_channel.relay(channel, *fds, life=options.life)
+    xen_relay.relay(channel, *fds, life=options.life)
 
 
 def _receive(options: argparse.Namespace) -> None:
-    tls = xen_channel.context(common.own_paths(), is_server=True)
+    end = channels.of_cluster(common.own_paths(), is_server=True)
     # A node that cannot write it should not let the guest stop.
     _write(options.arrival, Arrival.INCOMPLETE)
     # Before this program is in the background: then the source may connect.
-    with xen_channel.listen(options.address, options.port) as listener:
-        _in_background(options.pid_file, lambda: _accept(options, listener, tls))
+    with xen_relay.listen(options.address, options.port) as listener:
+        _in_background(options.pid_file, lambda: _accept(options, listener, end))
 
 
-def _accept(
-    options: argparse.Namespace, listener: socket.socket, tls: ssl.SSLContext
-) -> None:
-    channel = xen_channel.accept(listener, tls, _CONNECT_S)
+def _accept(options: argparse.Namespace, listener: socket.socket, end: End) -> None:
+    channel = xen_relay.accept(listener, end, _CONNECT_S)
     listener.close()
     _say(f"instance {options.instance}: arrives")
-    if channel.selected_alpn_protocol() == xen_channel.STOPPED:
+    if channel.sock.selected_alpn_protocol() == xen_relay.STOPPED:
         _restore_from(channel, options.instance, options.arrival)
     else:
         files.remove_file(options.arrival)
@@ -138,7 +137,7 @@ def _accept(
     _say(f"instance {options.instance}: has arrived")
 
 
-def _receive_from(channel: ssl.SSLSocket) -> None:
+def _receive_from(channel: Channel) -> None:
     """Pass the peer's data to xl and its answers back.
 
     Raises:
@@ -149,7 +148,7 @@ def _receive_from(channel: ssl.SSLSocket) -> None:
         with theirs:
             child = _start([_XL, "migrate-receive"], stdin=theirs, stdout=theirs)
         try:
-            xen_channel.relay(channel, ours.fileno(), ours.fileno())
+            xen_relay.relay(channel, ours.fileno(), ours.fileno())
             ours.close()
             code = child.wait(_END_S)
         except subprocess.TimeoutExpired as err:
@@ -160,7 +159,7 @@ def _receive_from(channel: ssl.SSLSocket) -> None:
         raise errors.HypervisorError(f"xl migrate-receive exited with code {code}")
 
 
-def _restore_from(channel: ssl.SSLSocket, name: str, arrival: str) -> None:
+def _restore_from(channel: Channel, name: str, arrival: str) -> None:
     """Let xl restore a guest from the peer's data; it goes on when the peer says so.
 
     Raises:
@@ -176,20 +175,20 @@ def _restore_from(channel: ssl.SSLSocket, name: str, arrival: str) -> None:
         except errors.HypervisorError:
             _destroy_incomplete(name)
             raise
-        xen_channel.say(channel, _COMPLETE)
-        _require(xen_channel.hear(channel, 2 * _CALL_S), _GO)
+        xen_relay.say(channel, _COMPLETE)
+        _require(xen_relay.hear(channel, 2 * _CALL_S), _GO)
     files.remove_file(arrival)
     _call("unpause", name)
 
 
-def _restore(channel: ssl.SSLSocket) -> None:
+def _restore(channel: Channel) -> None:
     data, sink = os.pipe()
     try:
         child = _start([_XL, "restore", "-p", "/dev/stdin"], stdin=data)
     finally:
         os.close(data)
     try:
-        xen_channel.feed(channel, sink, child.pid)
+        xen_relay.feed(channel, sink, child.pid)
         code = child.wait(_RESTORE_S)
     except subprocess.TimeoutExpired as err:
         raise errors.HypervisorError("xl restore does not end") from err
@@ -286,17 +285,17 @@ def _stop_and_send(options: argparse.Namespace) -> dict[str, object]:
         HypervisorError: the guest goes on here.
     """
     name = options.instance
-    tls = xen_channel.context(common.own_paths(), is_server=False)
-    tls.set_alpn_protocols([xen_channel.STOPPED])
-    with xen_channel.connect(options.address, options.port, tls) as channel:
-        if channel.selected_alpn_protocol() != xen_channel.STOPPED:
+    end = channels.of_cluster(common.own_paths(), is_server=False)
+    end.tls.set_alpn_protocols([xen_relay.STOPPED])
+    with xen_relay.connect(options.address, options.port, end) as channel:
+        if channel.sock.selected_alpn_protocol() != xen_relay.STOPPED:
             raise errors.HypervisorError(
                 f"{options.address} has an earlier release, which takes live guests"
                 " only; upgrade it first"
             )
         try:
             _save_to(channel, name)
-            _require(xen_channel.hear(channel, _RESTORE_S), _COMPLETE)
+            _require(xen_relay.hear(channel, _RESTORE_S), _COMPLETE)
             _ignore_end()
             _decide(options)
         except BaseException:
@@ -307,7 +306,7 @@ def _stop_and_send(options: argparse.Namespace) -> dict[str, object]:
         # From here on the guest is the target's, whatever happens.
         try:
             _call("destroy", name)
-            xen_channel.say(channel, _GO)
+            xen_relay.say(channel, _GO)
         except (errors.GenericError, OSError) as err:
             _say(f"instance {name}: {err}; the node daemons finish the migration")
     return {"code": 0}
@@ -330,7 +329,7 @@ def _decide(options: argparse.Namespace) -> None:
             raise
 
 
-def _save_to(channel: ssl.SSLSocket, name: str) -> None:
+def _save_to(channel: Channel, name: str) -> None:
     """Pass the state of a guest to the peer; its domain waits afterwards.
 
     Raises:
@@ -342,7 +341,7 @@ def _save_to(channel: ssl.SSLSocket, name: str) -> None:
     finally:
         os.close(sink)
     try:
-        xen_channel.drain(channel, data)
+        xen_relay.drain(channel, data)
         code = child.wait()
     finally:
         # Without a reader, xl fails and lets the guest go on.
@@ -388,7 +387,7 @@ def _resume(name: str) -> None:
     _end(child, _ASK_S)
 
 
-def _domain(name: str) -> listing.Domain | None:
+def _domain(name: str) -> xl.Domain | None:
     """Return the domain of a guest, None if there is none.
 
     Raises:
@@ -402,7 +401,7 @@ def _domain(name: str) -> listing.Domain | None:
     finally:
         _end(child)
     text = output[:_LONGEST_LIST].decode(errors="replace")
-    rows = listing.guests(listing.domains(text))
+    rows = xl.guests(xl.domains(text))
     return next((row for row in rows if row.name == name), None)
 
 

@@ -90,7 +90,7 @@ def _allocation(shape: Shape, made: Made, run: measure.Run) -> Result:
 def score_of(made: Made) -> float:
     """Return the score of a cluster, by our library."""
     # Loaded late: without its memory this process is small.
-    from ganeti.decisions.htools.model.loaders import text
+    from ganeti.decisions.htools.model import text
     from ganeti.decisions.htools.score import components
     from ganeti.decisions.htools.state import node_state
 

@@ -16,7 +16,7 @@ from ganeti.base.clock import SystemClock
 from ganeti.base.pathutils import Paths
 from ganeti.base.process import SystemRunner
 from ganeti.model.objects.filled import NicX
-from ganeti.node.calls import open_vswitch
+from ganeti.node.calls import basics
 from ganeti.node.hypervisor import networks
 from ganeti.node.hypervisor.base import NodeEffects
 from ganeti.node.hypervisor.kvm.devices import taps
@@ -166,8 +166,8 @@ def bridges():
 
 def switches():
     node = types.SimpleNamespace(process=SystemRunner())
-    open_vswitch.node_configure_ovs(node, "sw7", None)
-    open_vswitch.node_configure_ovs(node, "sw7", None)
+    basics.node_configure_ovs(node, "sw7", None)
+    basics.node_configure_ovs(node, "sw7", None)
     port = {vlan: f"in{vlan}" for vlan in VLANS}
     for vlan, name in port.items():
         run(

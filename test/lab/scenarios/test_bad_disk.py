@@ -9,7 +9,7 @@ import json
 import pytest
 
 from lab.guest_writer import Writer
-from lab.mirroring import GROUP, mirroring_cluster
+from lab.mirroring import COMPLETE, GROUP, mirroring_cluster, shell
 from lab.steps import timed
 
 NODES = ["lab1", "lab2"]
@@ -20,7 +20,6 @@ ADD = (
 )
 MODIFY = ("gnt-node", "modify-storage", "--allocatable")
 BAD = "/dev/vdc"
-COMPLETE = "ds:UpToDate/UpToDate"
 
 
 @pytest.fixture
@@ -28,10 +27,6 @@ def pair(machines):
     """A cluster of two machines with a volume group of two disks each."""
     with mirroring_cluster(machines, NODES, ("/dev/vdb", BAD)) as made:
         yield made
-
-
-def shell(machines, script, node="lab1"):
-    return machines.check("sh", "-c", script, node=node)
 
 
 def units(machines):

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from lab.mirroring import GROUP, mirroring_cluster
+from lab.mirroring import COMPLETE, GROUP, mirroring_cluster, shell, wait_until
 from lab.steps import timed
 
 NODES = ["lab1", "lab2", "lab3"]
@@ -19,7 +19,6 @@ ADD = (
     *("--disk", "0:size=64m", WEB1),
 )
 DEVICE = "/dev/drbd0"
-COMPLETE = "ds:UpToDate/UpToDate"
 #: A generation with a long history that the other node does not have.
 FOREIGN = "for n in 1 2 3 4; do drbdsetup new-current-uuid 0 --clear-bitmap; done"
 FORCED = f"gnt-instance failover --ignore-consistency {WEB1}"
@@ -30,15 +29,6 @@ def trio(machines):
     """A cluster of three machines with a volume group each."""
     with mirroring_cluster(machines, NODES) as made:
         yield made
-
-
-def shell(machines, script, node="lab1"):
-    return machines.check("sh", "-c", script, node=node)
-
-
-def wait_until(machines, words, node):
-    """Wait until the kernel of a machine says something."""
-    shell(machines, f"until grep -q '{words}' /proc/drbd; do sleep 0.2; done", node)
 
 
 def named(machines):
@@ -232,7 +222,7 @@ def _a_node_stays_away(machines):
     # The master removes the old copy when the node is back.
     machines.lab.power("lab2", "on")
     # Its daemons start after the machine.
-    answers = "timeout 1 bash -c '</dev/tcp/10.77.0.2/1811' 2>/dev/null"
+    answers = "timeout 20 bash -c '</dev/tcp/10.77.0.2/1811' 2>/dev/null"
     shell(machines, f"until {answers}; do sleep 0.5; done")
     follow(machines, "gnt-node modify -O no lab2")
     gone = f'until [ -z "$(lvs --noheadings {GROUP})" ]; do sleep 0.5; done'

@@ -2,7 +2,15 @@
 
 import pytest
 
-from lab.mirroring import GROUP, mirroring_cluster
+from lab.mirroring import (
+    COMPLETE,
+    GROUP,
+    kernel,
+    mirroring_cluster,
+    shell,
+    volumes,
+    wait_until,
+)
 from lab.steps import timed
 
 NODES = ["lab1", "lab2", "lab3"]
@@ -13,7 +21,6 @@ ADD = (
     *("--disk", "0:size=64m", WEB1),
 )
 DEVICE = "/dev/drbd0"
-COMPLETE = "ds:UpToDate/UpToDate"
 
 
 @pytest.fixture
@@ -23,31 +30,12 @@ def trio(machines):
         yield made
 
 
-def kernel(machines, node):
-    return machines.check("cat", "/proc/drbd", node=node)
-
-
-def volumes(machines, node):
-    """Return the names of the volumes of a machine."""
-    argv = ("lvs", "--noheadings", "-o", "lv_name", GROUP)
-    return sorted(machines.check(*argv, node=node).split())
-
-
-def shell(machines, script, node="lab1"):
-    return machines.check("sh", "-c", script, node=node)
-
-
 def named(machines):
     """Return the lines about a mirror in the details of the instance."""
     lines = machines.check("gnt-instance", "info", WEB1).splitlines()
     return [
         line.strip() for line in lines if "mirror:" in line or "to mend it:" in line
     ]
-
-
-def wait_until(machines, words, node):
-    """Wait until the kernel of a machine says something."""
-    shell(machines, f"until grep -q '{words}' /proc/drbd; do sleep 0.2; done", node)
 
 
 # Takes many minutes.

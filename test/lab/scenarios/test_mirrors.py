@@ -2,14 +2,13 @@
 
 import pytest
 
-from lab.mirroring import GROUP, mirroring_cluster
+from lab.mirroring import COMPLETE, GROUP, kernel, mirroring_cluster
 
 WEB1 = "web1.lab.test"
 ADD = (
     *("gnt-instance", "add", "-t", "drbd", "--no-install", "--no-nics"),
     *("--ignore-ipolicy", "-B", "memory=64m", "-n", "lab1:lab2"),
 )
-COMPLETE = "ds:UpToDate/UpToDate"
 VOLUMES = ("lvs", "--noheadings", "-o", "lv_name", GROUP)
 DISKS = ("/dev/vdb", "/dev/vdc")
 
@@ -19,11 +18,6 @@ def pair(machines):
     """A cluster of two machines with a volume group of two disks each."""
     with mirroring_cluster(machines, ["lab1", "lab2"], DISKS) as made:
         yield made
-
-
-def kernel(machines, node):
-    """Return what the kernel of a machine says about its mirrors."""
-    return machines.check("cat", "/proc/drbd", node=node)
 
 
 def test_data_is_on_both_nodes_before_and_after_a_failover(pair):

@@ -10,7 +10,7 @@ import re
 import pytest
 
 from lab.guest_writer import Writer
-from lab.mirroring import clean, join, mirroring_cluster
+from lab.mirroring import COMPLETE, join, mirroring_cluster, shell
 from lab.steps import timed
 
 NODES = ["lab1", "lab2", "lab3"]
@@ -27,7 +27,6 @@ SMALL = (
     "spindle-use=12"
 )
 REPAIR = "ganeti:watcher:autorepair"
-COMPLETE = "ds:UpToDate/UpToDate"
 #: An OS definition whose guest is one line at the beginning of its first disk.
 OS = """
 mkdir -p /srv/ganeti/os/small && cd /srv/ganeti/os/small && echo 10 > ganeti_api_version
@@ -55,12 +54,7 @@ def four(machines):
             yield made
         finally:
             if machines.lab.machine(SPARE).pid() is not None:
-                clean(machines, [SPARE])
-                machines.lab.power(SPARE, "off")
-
-
-def shell(machines, script, node="lab1"):
-    return machines.check("sh", "-c", script, node=node)
+                machines.lab.leave(SPARE, ("/dev/vdb",))
 
 
 def device(machines, instance, node="lab1"):

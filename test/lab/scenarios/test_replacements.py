@@ -8,7 +8,16 @@ import re
 
 import pytest
 
-from lab.mirroring import GROUP, active, mapped, mirroring_cluster, ports
+from lab.mirroring import (
+    COMPLETE,
+    GROUP,
+    active,
+    kernel,
+    mapped,
+    mirroring_cluster,
+    ports,
+    volumes,
+)
 from lab.steps import timed
 
 NODES = ["lab1", "lab2", "lab3"]
@@ -19,7 +28,6 @@ ADD = (
 )
 REPLACE = ("gnt-instance", "replace-disks")
 DEVICE = "/dev/drbd0"
-COMPLETE = "ds:UpToDate/UpToDate"
 #: Victims -> the steps, of six, at which they are killed.
 INTERRUPTED = {
     "masterd": range(1, 7),
@@ -68,16 +76,6 @@ class Writer:
         self.machines.check("sh", "-c", wait)
         assert self.machines.check("cat", "/run/writer.log") == ""
         return int(self.machines.check("cat", "/run/written"))
-
-
-def kernel(machines, node):
-    return machines.check("cat", "/proc/drbd", node=node)
-
-
-def volumes(machines, node):
-    """Return the names of the volumes of a machine."""
-    argv = ("lvs", "--noheadings", "-o", "lv_name", GROUP)
-    return sorted(machines.check(*argv, node=node).split())
 
 
 def require_whole(machines, *, primary, secondary, away):

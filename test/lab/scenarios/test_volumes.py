@@ -16,7 +16,6 @@ BUSYBOX = """rm -rf /var/log/ganeti/lxc; cd /tmp
 mkdir -p root/bin root/sbin root/proc root/sys root/dev root/etc
 cp /bin/busybox root/bin/sh && ln -sf ../bin/sh root/sbin/init
 echo '::sysinit:echo booted' > root/etc/inittab"""
-WITHOUT_DISKS = "rm -rf /var/lib/ganeti/* /etc/ganeti/* /srv/ganeti/*; wipefs -qaf"
 
 
 @pytest.fixture
@@ -33,13 +32,7 @@ def volumes(first_machine):
         *("-N", "link=br0", "--no-etc-hosts", "cluster.lab.test"),
     )
     yield machines
-    machines.run("/usr/lib/ganeti/daemon-util", "stop-all")
-    for entry in list(machines.lab.record["failed_disks"]):
-        machines.lab.fail_disk(entry["machine"], entry["disk"], [])
-    # Volumes may still be open on a disk that had failed.
-    machines.lab.power("lab1", "cycle")
-    machines.run("vgremove", "-q", "-f", "-y", GROUP)
-    machines.run("sh", "-c", f"{WITHOUT_DISKS} /dev/vdb /dev/vdc")
+    machines.lab.leave("lab1", ("/dev/vdb", "/dev/vdc"))
 
 
 def sizes(machines):

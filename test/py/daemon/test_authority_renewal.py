@@ -13,13 +13,8 @@ RENEW = ("gnt-cluster", "renew-crypto", "-f", "--new-cluster-certificate")
 
 
 @pytest.fixture(scope="module")
-def cluster(cluster_of):
-    """Three nodes, of which node3 is not a master candidate."""
-    made = cluster_of(3)
-    made.check("gnt-cluster", "modify", "-C", "2")
-    made.check("gnt-node", "modify", "-C", "no", made.node("node3").name)
-    made.wait_until_clean()
-    return made
+def cluster(two_candidates):
+    return two_candidates
 
 
 def data(cluster, node, name):

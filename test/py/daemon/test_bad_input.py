@@ -11,7 +11,7 @@ from fakes.patience import until
 from ganeti.base.filesystem import files
 from ganeti.base.tls import authority, x509
 from ganeti.bootstrap import crypto
-from ganeti.store.file import schema
+from ganeti.store import schema
 
 pytestmark = pytest.mark.daemon
 STORE = "/var/lib/ganeti/store.db"

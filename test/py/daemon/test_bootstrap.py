@@ -7,7 +7,8 @@ import pytest
 
 from ganeti.base.tls import x509
 from ganeti.protocols import rpc
-from ganeti.protocols.ssh import authorized_keys, pubkeys
+from ganeti.protocols.rpc import calls
+from ganeti.protocols.ssh import authorized_keys
 
 pytestmark = pytest.mark.daemon
 
@@ -33,7 +34,7 @@ def state_files(cluster, node="node1"):
 
 
 def daemons(cluster, node="node1"):
-    actual = cluster.control.processes_on(cluster.node(node))
+    actual = cluster.processes(node)
     return sorted(p.name for p in actual if p.name.startswith("ganeti-"))
 
 
@@ -111,8 +112,13 @@ class TestNodes:
         assert daemons(cluster, "node2") == ["ganeti-confd", "ganeti-noded"]
 
         # Keys: both are candidates, so both may log in everywhere.
-        known = pubkeys.read(cluster.paths().data("ganeti_pub_keys"))
-        assert pubkeys.read(cluster.paths("node2").data("ganeti_pub_keys")) == known
+        known = authorized_keys.read_node_keys(cluster.paths().data("ganeti_pub_keys"))
+        assert (
+            authorized_keys.read_node_keys(
+                cluster.paths("node2").data("ganeti_pub_keys")
+            )
+            == known
+        )
         assert uuid in known
         for name in ("node1", "node2"):
             present = authorized_keys.read(
@@ -138,7 +144,9 @@ class TestNodes:
         assert cluster.check("gnt-node", "list", "--no-headers", "-o", "name") == (
             "node1.vc.test\n"
         )
-        assert uuid not in pubkeys.read(cluster.paths().data("ganeti_pub_keys"))
+        assert uuid not in authorized_keys.read_node_keys(
+            cluster.paths().data("ganeti_pub_keys")
+        )
         assert not cluster.file("/var/lib/ganeti/server.pem", "node2").exists()
         present = authorized_keys.read(str(cluster.file("/root/.ssh/authorized_keys")))
         assert not set(known[uuid]) & set(present)
@@ -191,7 +199,7 @@ class TestNodes:
 
 def test_new_ssh_keys_for_all_nodes(vcluster):
     before = vcluster.file("/root/.ssh/id_rsa.pub").read_text()
-    known = pubkeys.read(vcluster.paths().data("ganeti_pub_keys"))
+    known = authorized_keys.read_node_keys(vcluster.paths().data("ganeti_pub_keys"))
     nodes = [
         line.split()
         for line in vcluster.check(
@@ -204,10 +212,10 @@ def test_new_ssh_keys_for_all_nodes(vcluster):
     name = vcluster.master.name
     runner = rpc.StaticRunner(rpc.by_name([name], vcluster.paths()), vcluster.paths())
     try:
-        runner.call_one("node_ssh_keys_renew", name, *args).unwrap("cannot renew")
+        runner.call_node(name, calls.node_ssh_keys_renew(*args)).unwrap("cannot renew")
     finally:
         runner.close()
-    renewed = pubkeys.read(vcluster.paths().data("ganeti_pub_keys"))
+    renewed = authorized_keys.read_node_keys(vcluster.paths().data("ganeti_pub_keys"))
     assert set(renewed) == set(known)
     assert all(renewed[uuid] != known[uuid] for uuid in known)
     for name in ("node1", "node2", "node3"):

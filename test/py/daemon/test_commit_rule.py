@@ -5,15 +5,14 @@ import json
 import os
 import pathlib
 import signal
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from fakes.patience import job_status, until
+from fakes.patience import job_status, start, until
 from ganeti.base.filesystem import pidfile
 from ganeti.master.config import config as header
-from ganeti.store.copies import network_elections as elections
-from ganeti.store.file.database import Database
+from ganeti.store.copies import election as elections
+from ganeti.store.database import Database
 
 pytestmark = pytest.mark.daemon
 
@@ -76,14 +75,6 @@ def frozen(cluster, *names):
         freeze(cluster, names, signal.SIGCONT)
 
 
-def start(function):
-    """Run a function in a thread; return what has its result."""
-    pool = ThreadPoolExecutor(1)
-    future = pool.submit(function)
-    pool.shutdown(wait=False)
-    return future
-
-
 def test_nothing_is_acknowledged_without_a_majority(cluster):
     with cluster.luxi() as client:
         with frozen(cluster, "node2", "node3"):
@@ -103,13 +94,13 @@ def test_commands_end_when_the_majority_disappears_under_them(cluster):
     """Both the one that submits and the one whose job runs; the jobs go on later."""
     names = [cluster.node(name).name for name in ("node2", "node3")]
     with cluster.luxi() as client:
-        job = client.call("SubmitJob", [[{**DELAY, "duration": 3}]])
+        job = client.call("SubmitJob", [[{**DELAY, "duration": 10}]])
         until("the job runs", lambda: job_state(client, job) == "running")
     with frozen(cluster, "node2", "node3"):
         watch = start(lambda: cluster.run("gnt-job", "watch", str(job), timeout_s=90))
         until("refusal", lambda: copies(cluster)["warning"])
         ended = watch.result(90)
-        again = cluster.run("gnt-job", "watch", str(job), timeout_s=20)
+        again = cluster.run("gnt-job", "watch", str(job), timeout_s=90)
         for run in (ended, again):
             assert run.code == 1, run.output
             assert "outcome unknown: changes are refused" in run.stderr
@@ -172,7 +163,9 @@ def numbers(cluster, node):
         assert job_status(client, job) == "success"
     db = Database(cluster.paths(node).store_db, create=False)
     try:
-        serial = header.Header.decode(db.read("meta", header.HEADER_KEY)).serial_no
+        serial = header.Header.decode(
+            db.tables.read("meta", header.HEADER_KEY)
+        ).serial_no
         return job, serial, db.position().revision
     finally:
         db.close()

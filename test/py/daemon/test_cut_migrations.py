@@ -5,6 +5,7 @@ of the guest and the source does not know it.
 """
 
 import contextlib
+import functools
 import os
 import shutil
 import signal
@@ -14,7 +15,7 @@ import threading
 import pytest
 
 from fakes import guests, nodes
-from fakes.patience import job_end, until
+from fakes.patience import despite, job_end, until
 from ganeti.base import errors
 from ganeti.node.hypervisor.kvm.files import Files
 from ganeti.node.hypervisor.kvm.moving import departure
@@ -26,6 +27,7 @@ TARGET, PROXY = (
 )
 GUEST = "web1.vc.test"
 MIB = 1 << 20
+calm = functools.partial(despite, errors.HypervisorError)
 
 pytestmark = [
     pytest.mark.daemon,
@@ -133,7 +135,7 @@ def pair(request, directory):
     nodes.call(other, "accept_instance", record, text, TARGET)
     proxy = Proxy(port)
     nodes.call(node, "instance_migrate", "cluster", record, PROXY, request.param)
-    until("the guest has arrived", lambda: word(other) == "paused")
+    until("the guest has arrived", calm(lambda: word(other) == "paused"))
     yield node, other, record, proxy
     proxy.close()
 
@@ -248,7 +250,7 @@ def being_sent(cluster):
     with contextlib.closing(cluster.luxi()) as client:
         op |= {"target_node": "node3.vc.test", "mode": "live"}
         job = client.call("SubmitJob", [[op]])
-    until("the transfer begins", lambda: progress(cluster) == "active")
+    until("the transfer begins", calm(lambda: progress(cluster) == "active"))
     return job
 
 
@@ -279,7 +281,7 @@ def arrived(cluster):
         assert list(seen.values()).count("running") <= 1
         return seen
 
-    until("the guest waits", lambda: states().get("node3") == "paused")
+    until("the guest waits", calm(lambda: states().get("node3") == "paused"))
     yield states, job
     cluster.command("start", "node2")
     cluster.check("gnt-instance", "remove", "-f", "--shutdown-timeout=0", GUEST)
@@ -345,7 +347,7 @@ def cut(cluster):
     cluster.command("kill", "node1", "ganeti-masterd")
     cluster.command("kill", "node2", "ganeti-noded")
     hurry(cluster)
-    until("all is sent", lambda: progress(cluster) == "completed")
+    until("all is sent", calm(lambda: progress(cluster) == "completed"))
     departure.leave(source, has_all=True)
     with emulator(cluster, "node3") as qmp:
         qmp.execute("cont")

@@ -10,6 +10,7 @@ import pytest
 
 from fakes.vnode import BIN, TOP, VirtualNode, own_address
 from ganeti.base.constants import versions
+from ganeti.protocols.rpc import calls
 
 pytestmark = pytest.mark.daemon
 
@@ -135,9 +136,12 @@ def test_a_call_after_a_restart_of_the_node_daemon_is_not_lost(node):
     caller = node.runner()
     try:
         for _round in range(4):
-            assert not caller.call_one("version", "u1").failed
+            assert not caller.call_node("u1", calls.version()).failed
             node.stop(9)
             node.start_noded()
-            assert caller.call_one("version", "u1").payload == versions.PROTOCOL_VERSION
+            assert (
+                caller.call_node("u1", calls.version()).payload
+                == versions.PROTOCOL_VERSION
+            )
     finally:
         caller.close()

@@ -1,12 +1,13 @@
 """The master role moves while a guest of QEMU moves: it runs once, where recorded."""
 
 import contextlib
+import functools
 import shutil
 
 import pytest
 
 from fakes import guests
-from fakes.patience import job_end, until
+from fakes.patience import despite, job_end, until
 from ganeti.base import errors
 from ganeti.node.hypervisor.kvm.files import Files
 from ganeti.node.hypervisor.kvm.qmp import Qmp
@@ -22,6 +23,7 @@ pytestmark = [
 GUEST = "web1.vc.test"
 NODES = ("node1", "node2", "node3")
 MIB = 1 << 20
+calm = functools.partial(despite, errors.HypervisorError)
 
 
 @pytest.fixture(scope="module")
@@ -79,11 +81,9 @@ def states(cluster):
     return actual
 
 
-def waits(cluster):
-    """Return whether the guest waits at node3; the emulator may refuse a session."""
-    with contextlib.suppress(errors.HypervisorError):
-        return states(cluster).get("node3") == "paused"
-    return False
+def wait_for_arrival(cluster):
+    """Wait until the guest waits at node3."""
+    until("it waits", calm(lambda: states(cluster).get("node3") == "paused"))
 
 
 def begin(cluster, source="node2"):
@@ -97,7 +97,7 @@ def begin(cluster, source="node2"):
         with qmp(cluster, source) as session:
             return session.execute("query-migrate").get("status") == "active"
 
-    until("the transfer begins", is_sent)
+    until("the transfer begins", calm(is_sent))
     return job
 
 
@@ -154,8 +154,8 @@ def test_a_migration_that_ends_while_there_is_no_master_is_finished(cluster):
     job = begin(cluster)
     kill_node(cluster)
     speed_up(cluster)
-    until("all is sent", lambda: is_sent(cluster))
-    until("the guest waits", lambda: waits(cluster))
+    until("all is sent", calm(lambda: is_sent(cluster)))
+    wait_for_arrival(cluster)
     assert states(cluster) == {"node2": "postmigrate", "node3": "paused"}
     fail_over(cluster, "node3")
     with contextlib.closing(cluster.luxi("node3")) as client:
@@ -172,7 +172,7 @@ def test_a_silent_source_is_named_with_the_command_that_ends_the_migration(clust
     for daemon in ("ganeti-masterd", "ganeti-noded"):
         cluster.command("kill", "node1", daemon)
     speed_up(cluster, "node1")
-    until("the guest waits", lambda: waits(cluster))
+    wait_for_arrival(cluster)
     fail_over(cluster, "node3")
     with contextlib.closing(cluster.luxi("node3")) as client:
         status, _log = job_end(client, job)

@@ -55,20 +55,23 @@ def put(cluster, name, node):
 
 
 def step(cluster, delay=0):
-    """Run harep, and wait for the jobs that change tags; return what it prints.
-
-    The change that notes the job of a repair waits for the lock of that job.
-    """
+    """Run harep, and wait for the jobs that change tags; return what it prints."""
     text = cluster.check("harep", f"--job-delay={delay}")
+    wait_for_tags(cluster)
+    return text
+
+
+def wait_for_tags(cluster):
+    """Wait for changes of tags: the note of a repair's job waits for the lock of that."""
     with contextlib.closing(cluster.luxi()) as client:
         for job, summaries in client.call("QueryJobs", [None, ["id", "summary"]]):
             if summaries[0].startswith("TAGS_"):
                 patience.job_status(client, job)
-    return text
 
 
 def records(cluster, name):
     """Return the fields of the tags that record repairs, pending ones first."""
+    wait_for_tags(cluster)
     tags = cluster.check("gnt-instance", "list-tags", name).split()
     actual = [tag.removeprefix(P).split(":") for tag in tags if tag.startswith(P)]
     return sorted(fields for fields in actual if fields[0] in ("pending", "result"))

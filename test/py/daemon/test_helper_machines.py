@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from fakes import guests, nodes
-from fakes.helper_images import HALTS, MIB, ZEROES, image
+from fakes.guests import HALTS, MIB, ZEROES, image
 from fakes.patience import until
 
 pytestmark = [

@@ -172,7 +172,7 @@ def test_every_hook_of_a_life_runs_where_and_with_what_is_documented(cluster):
     lived = set()
     for line in LIFE.strip().splitlines():
         command, hook, before, after = words(line)
-        done = cluster.run(*shlex.split(command), timeout_s=60)
+        done = cluster.run(*shlex.split(command))
         assert not done.failed, f"{command}: {done.output}"
         actual = recorder.take()
         ran = {

@@ -6,9 +6,9 @@ import pytest
 
 from ganeti import store
 from ganeti.base.clock import SystemClock
-from ganeti.bootstrap.stores import store_access
+from ganeti.bootstrap import store_access
 from ganeti.master import config
-from ganeti.protocols.ssh import host_keys, keys, known_hosts
+from ganeti.protocols.ssh import host_keys, keys
 
 NODES = ("node1", "node2", "node3")
 KINDS = ("ed25519", "rsa")
@@ -26,7 +26,7 @@ def own_keys(cluster, node):
 def recorded(cluster, node="node1"):
     """Return name -> keys of a node's known_hosts."""
     by_name = {}
-    for names, key in known_hosts.read(
+    for names, key in host_keys.read_known_hosts(
         str(cluster.file("/var/lib/ganeti/known_hosts", node))
     ):
         for name in names:
@@ -176,7 +176,7 @@ def shared(cluster):
         alias = changed.snapshot().cluster.cluster_name
     for node in NODES:
         path = str(cluster.file("/var/lib/ganeti/known_hosts", node))
-        known_hosts.write(path, alias, [pairs["rsa"].public])
+        host_keys.write_known_hosts(path, alias, [pairs["rsa"].public])
     cluster.check("daemon-util", "start-master")
 
 

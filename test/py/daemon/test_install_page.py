@@ -9,10 +9,7 @@ there.
 """
 
 import os
-import pathlib
 import re
-import shutil
-import subprocess
 
 import pytest
 
@@ -22,9 +19,10 @@ from fakes.stock_machines import (
     NODES,
     TOP,
     Machine,
-    connect,
+    connected,
     copy_packages,
     copy_tree,
+    new_folder,
 )
 
 pytestmark = [
@@ -139,10 +137,8 @@ def is_left_out(command, reasons=LEFT_OUT):
 
 @pytest.fixture
 def directory():
-    made = pathlib.Path("/var/tmp") / f"ganeti-install-{os.getpid()}"
-    made.mkdir()
-    yield made
-    shutil.rmtree(made)
+    with new_folder("install") as made:
+        yield made
 
 
 @pytest.fixture
@@ -168,22 +164,10 @@ def installed(directory):
 @pytest.fixture
 def machines(directory, installed):
     """Three prepared machines: sections 2 and 3."""
-    wire = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
-    made = {}
-    try:
-        hosts = next(c[2] for c in sections()[2] if c[1] == "cat /etc/hosts")
-        for name in NODES:
-            made[name] = Machine(directory, name, installed)
-        connect(wire.pid, made)
-        for name, machine in made.items():
-            machine.path("/etc/hosts").write_text("\n".join(hosts) + "\n")
-            machine.check(f"hostname {name}.example.com; ssh-keygen -A; /usr/sbin/sshd")
+    hosts = next(c[2] for c in sections()[2] if c[1] == "cat /etc/hosts")
+    text = "\n".join(hosts) + "\n"
+    with connected(directory, installed, NODES, text) as made:
         yield made
-    finally:
-        for machine in made.values():
-            machine.stop()
-        wire.kill()
-        wire.wait()
 
 
 class Reader:
@@ -288,14 +272,20 @@ def kill_an_installation(machines):
     master.check("gnt-instance remove -f slow")
 
 
+#: Ends everything but the first process and the one that asks, which waits for the end.
+KILL_ALL = """
+kill -9 -1
+while set -- /proc/[0-9]*; [ $# -gt 2 ]; do sleep 0.1; done
+"""
+
+
 def lose_power(machines, names):
     """One run of cron's command on each machine, and all guests run again."""
     listing = "gnt-instance list --no-headers -o name,status"
     before = machines["node1"].check(listing)
     assert before.count("running") == 2, before
     for name in names:
-        # Everything but the first process, and the one that asks for it.
-        machines[name].check("kill -9 -1")
+        machines[name].check(KILL_ALL)
     for name in names:
         machines[name].check("/usr/sbin/sshd")
     for name in sorted({*names} - {"node1"}):

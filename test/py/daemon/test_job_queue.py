@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from fakes.patience import job_status, until
+from fakes.patience import PATIENCE_S, job_status, until
 from ganeti import store
 from ganeti.base import errors
 
@@ -47,8 +47,14 @@ def test_a_job_that_waits_for_locks_is_canceled_at_once(vcluster, client):
     holder = hold_locks(client)
     waiting = client.call("SubmitJob", [[delay(0.001, locks=True)]])
     job_status(client, waiting, ("waiting",))
-    rows = client.call("Query", ["lock", ["name", "owner", "pending"], None])["data"]
-    held = [row for row in rows if row[1][1] == [str(holder)] and row[2][1]]
+
+    def waited_for():
+        fields = ["name", "owner", "pending"]
+        rows = client.call("Query", ["lock", fields, None])["data"]
+        return [row for row in rows if row[1][1] == [str(holder)] and row[2][1]]
+
+    # A job is waiting a moment before its request for the lock is.
+    held = until("the request for the lock", waited_for)
     assert [row[2][1] for row in held] == [[["exclusive", [str(waiting)]]]]
     table = vcluster.check("gnt-debug", "locks", "-o", "name,owner,held")
     row = next(line for line in table.splitlines() if line.startswith(held[0][0][1]))
@@ -102,7 +108,7 @@ def test_log_lines_survive_a_kill_at_the_moment_of_an_act(vcluster, client, _rou
 def jobs_with_stored_logs(vcluster):
     follower = store.Follower(vcluster.paths().store_db)
     try:
-        rows = follower._db.scan_some("joblogs", None, "")
+        rows = follower._db.tables.scan_some("joblogs", None, "")
         return {int(key.partition("/")[0]) for key, _data in rows}
     finally:
         follower.close()
@@ -131,10 +137,10 @@ def submit_while_killing(vcluster):
     threads = [threading.Thread(target=submit, daemon=True) for _ in range(4)]
     for thread in threads:
         thread.start()
-    assert enough.wait(60)
+    assert enough.wait(PATIENCE_S)
     vcluster.control.kill(vcluster.master, "ganeti-masterd")
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
     return acknowledged
 

@@ -15,7 +15,7 @@ import urllib.request
 
 import pytest
 
-from fakes.patience import until
+from fakes.patience import PATIENCE_S, until
 from ganeti.node.collectors.helper import DIAGNOSE_COMMANDS
 
 ADD = ("gnt-instance", "add", "--no-install", "-t", "sharedfile", "-s", "8m")
@@ -87,9 +87,11 @@ def allow(cluster, name, kind, command, text):
     """Put a command into a directory of a node."""
     directory = cluster.file(f"/etc/ganeti/{kind}", name)
     directory.mkdir(mode=0o755, exist_ok=True)
-    path = directory / command
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
+    # At once: the agent may be about to run it.
+    new = directory / f"{command}.new"
+    new.write_text(f"#!/bin/sh\n{text}\n")
+    new.chmod(0o755)
+    new.rename(directory / command)
 
 
 def report(cluster, name, data):
@@ -316,10 +318,14 @@ def test_forged_and_recorded_reports_do_nothing(cluster):
     address = cluster.node("node3").address
     report(cluster, "node3", {"status": "Ok"})
     url = f"http://{address}:1815/1/report/node/diagnose?challenge=c1"
-    with urllib.request.urlopen(url, timeout=30) as stream:
-        recorded = stream.read()
+
+    def is_read():
+        with urllib.request.urlopen(url, timeout=PATIENCE_S) as stream:
+            answer = stream.read()
+        return answer if b'\\"Ok\\"' in answer else None
+
+    recorded = until("the agent has run the command", is_read)
     forged = recorded.replace(b'\\"Ok\\"', b'\\"evacuate\\"')
-    assert forged != recorded
     cluster.check("daemon-util", "stop", "ganeti-mond", node="node3")
     try:
         for answer, why in ((forged, "signature is wrong"), (recorded, "was recorded")):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from fakes import failovers
 from fakes.patience import job_status
 
 pytestmark = pytest.mark.daemon
@@ -86,3 +87,15 @@ def test_needs_most_nodes(directory, command):
     command(directory, "start", "node1", "ganeti-noded")
     old = command(directory, "exec", "node1", "ganeti-masterd")
     assert old.returncode != 0
+
+
+# Clients submit jobs while it moves: nothing is lost, somebody serves.
+# ``test/bench/run failovers 200`` does the same for longer.
+
+
+@pytest.mark.sampled
+def test_failovers_of_a_live_busy_master(cluster_of):
+    cluster = cluster_of(3)
+    cluster.wait_until_clean()
+    figures = failovers.run(cluster, ("node1", "node2", "node3"), 3)
+    assert figures.is_good, f"{figures}\n{figures.refused}"

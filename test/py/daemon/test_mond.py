@@ -1,7 +1,6 @@
 """ganeti-mond on a real node: settings of the cluster, diagnosis, metrics, its user."""
 
 import json
-import os
 import pathlib
 import subprocess
 import time
@@ -10,7 +9,7 @@ import urllib.request
 import msgspec
 import pytest
 
-from fakes.patience import until
+from fakes.patience import has_ended, until
 from ganeti.base.constants.protocols import confd
 from ganeti.node.collectors.helper import DIAGNOSE_COMMANDS
 from ganeti.node.storage import heartbeats
@@ -109,7 +108,7 @@ def test_agent_and_its_processes_end_together(cluster):
     assert len(children) == 2
     cluster.check("daemon-util", "stop", "ganeti-mond")
     for child in children:
-        until("a child has ended", lambda pid=child: not os.path.exists(f"/proc/{pid}"))
+        until("a child has ended", lambda pid=child: has_ended(pid))
     assert b"ganeti_heartbeat" not in before
     cluster.check("gnt-cluster", "modify", "--node-death=yes")
     cluster.check("ganeti-watcher", "--no-wait-children")

@@ -13,9 +13,9 @@ ADD += ("--no-install", "--no-start", "-n", "node2")
 ROUTED = "mode=routed,link=100"
 
 
-@pytest.fixture(scope="module")
-def cluster(cluster_of):
-    return cluster_of(2)
+@pytest.fixture
+def cluster(vcluster):
+    return vcluster
 
 
 def kill_and_start(cluster):

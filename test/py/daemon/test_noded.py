@@ -16,6 +16,7 @@ from fakes.vnode import BIN, VirtualNode, own_address
 from ganeti.base.constants import versions
 from ganeti.protocols import rpc
 from ganeti.protocols.http import client, liveness
+from ganeti.protocols.rpc import calls
 
 pytestmark = pytest.mark.daemon
 
@@ -51,9 +52,9 @@ def test_a_kept_connection_ends_with_the_candidates_role(node):
     node.write_ssconf(master_candidates_certs=f"u1={digest}\n")
     node.start_noded()
     caller = node.runner()
-    assert not caller.call_one("version", "u1").failed
+    assert not caller.call_node("u1", calls.version()).failed
     node.write_ssconf(master_candidates_certs="u2=" + "AA:" * 19 + "AA\n")
-    after = caller.call_one("version", "u1")
+    after = caller.call_node("u1", calls.version())
     caller.close()
     assert after.failed
     assert not after.is_lost
@@ -153,7 +154,7 @@ def test_a_call_that_outlives_its_connection_is_lost(node):
     node.start_noded()
     caller = node.runner()
     # With a connection at hand, the request is on its way within the time.
-    assert not caller.call_one("version", "u1").failed
+    assert not caller.call_node("u1", calls.version()).failed
     # On a busy machine the time may be over before anything was sent.
     for limit_s in (1.0, 10.0, 100.0):
         late = caller.call("test_delay", ["u1"], [600.0], timeout_s=limit_s)["u1"]
@@ -183,7 +184,7 @@ def test_urgent_calls_do_not_wait_behind_ordinary_ones(node):
     other = client.Client()
     for request in waiting:
         other.start(request, lambda _response: None)
-    assert caller.call_one("version", "u1", timeout_s=60).payload
+    assert caller.call_node("u1", calls.version(), timeout_s=60).payload
     other.close()
     caller.close()
 
@@ -260,15 +261,17 @@ def test_hung_calls_leave_threads_to_urgent_ones(node):
     with contextlib.closing(node.runner()) as caller, ThreadPoolExecutor(12) as pool:
         # Two calls run, six wait, and the others are asked to come again.
         hung = [
-            pool.submit(caller.call_one, "test_delay", "u1", 600.0, timeout_s=30)
+            pool.submit(caller.call_node, "u1", calls.test_delay(600.0), timeout_s=30)
             for _ in range(12)
         ]
         node.wait_for_line("lane ordinary: busy")
-        assert caller.call_one("version", "u1").payload == versions.PROTOCOL_VERSION
-        assert not caller.call_one("store_status", "u1").failed
-        reset = caller.call_one("node_powercycle", "u1", "fake", {})
+        assert (
+            caller.call_node("u1", calls.version()).payload == versions.PROTOCOL_VERSION
+        )
+        assert not caller.call_node("u1", calls.store_status()).failed
+        reset = caller.call_node("u1", calls.node_powercycle("fake", {}))
         assert "Reboot scheduled" in reset.payload
-        refused = caller.call_one("os_diagnose", "u1", timeout_s=0.5)
+        refused = caller.call_node("u1", calls.os_diagnose(), timeout_s=0.5)
         assert "busy" in refused.fail_msg
         node.process.kill()
         assert all(call.result(60).failed for call in hung)
@@ -289,8 +292,8 @@ def test_the_programs_of_a_call_end_with_its_job(node, tmp_path):
     with contextlib.closing(node.runner()) as caller:
         worker = threading.Thread(
             target=lambda: actual.put(
-                caller.call_one(
-                    "hooks_runner", "u1", "instance-start", "pre", {"GANETI_X": "1"}
+                caller.call_node(
+                    "u1", calls.hooks_runner("instance-start", "pre", {"GANETI_X": "1"})
                 )
             )
         )
@@ -307,8 +310,8 @@ def test_the_programs_of_a_call_end_with_its_job(node, tmp_path):
         os.unlink(os.path.join(hooks, "1long"))
         with open(os.path.join(hooks, "2next"), "w") as stream:
             stream.write("#!/bin/sh\ntrue\n")
-        after = caller.call_one(
-            "hooks_runner", "u1", "instance-start", "pre", {"GANETI_X": "1"}
+        after = caller.call_node(
+            "u1", calls.hooks_runner("instance-start", "pre", {"GANETI_X": "1"})
         )
         assert [row[1] for row in after.payload] == [2]
 
@@ -319,7 +322,7 @@ def test_a_call_that_cannot_end_is_given_up(node, monkeypatch):
     actual = queue.SimpleQueue()
     with contextlib.closing(node.runner()) as caller:
         worker = threading.Thread(
-            target=lambda: actual.put(caller.call_one("test_delay", "u1", 600.0))
+            target=lambda: actual.put(caller.call_node("u1", calls.test_delay(600.0)))
         )
         worker.start()
         node.wait_for_line("call test_delay")
@@ -335,17 +338,17 @@ def test_a_call_that_was_given_up_while_the_node_was_frozen_does_not_act(
     node.start_noded("--debug")
     with contextlib.closing(node.runner()) as caller:
         # The connection is kept and fresh, so the request reaches the frozen node.
-        assert not caller.call_one("version", "u1").failed
+        assert not caller.call_node("u1", calls.version()).failed
         node.process.send_signal(signal.SIGSTOP)
         # The signal may take effect later than a call that is sent now.
         os.waitid(os.P_PID, node.process.pid, os.WSTOPPED)
         with monkeypatch.context() as limits:
             make_impatient(limits)
-            lost = caller.call_one("node_powercycle", "u1", "fake", {})
+            lost = caller.call_node("u1", calls.node_powercycle("fake", {}))
         assert lost.is_lost
         node.process.send_signal(signal.SIGCONT)
         # With the usual limits: the node may be slow on a machine with other work.
-        assert not caller.call_one("version", "u1").failed
+        assert not caller.call_node("u1", calls.version()).failed
         node.wait_for_line("the caller has gone")
     assert not os.path.exists(node.paths.at("/power-cycle"))
 

@@ -17,7 +17,7 @@ import pytest
 from cryptography import x509 as certificates
 from cryptography.hazmat.primitives import serialization
 
-from fakes import patience
+from fakes import patience, ports
 from fakes.oob_helpers import Helper
 from ganeti.base.tls import x509
 
@@ -59,8 +59,7 @@ def emulator(made):
         users=str(made / "users"), state=str(made / "state"), system=SYSTEM
     )
     (made / "sushy.conf").write_text(config)
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        port = sock.getsockname()[1]
+    port = ports.free()
     program = pathlib.Path(sys.executable).parent / "sushy-emulator"
     pem = str(made / "own.pem")
     words = [program, "--fake", "--config", made / "sushy.conf", "-i", "127.0.0.1"]

@@ -3,13 +3,12 @@
 import getpass
 import os
 import signal
-import socket
 import subprocess
 
 import paramiko
 import pytest
 
-from fakes import patience, ssh_server
+from fakes import patience, ports, ssh_server
 from fakes.oob_helpers import Helper
 from ganeti.base import errors
 from ganeti.base.process import RunResult
@@ -47,8 +46,7 @@ def server(tmp_path_factory):
     for name in ("host", "other", "user"):
         words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", top / name]
         subprocess.run(words, check=True, timeout=patience.PATIENCE_S)
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        port = sock.getsockname()[1]
+    port = ports.free()
     (top / "sshd.conf").write_text(CONFIG.format(port=port, top=top))
     switch = top / "switch"
     switch.write_text(SWITCH.format(top=top))

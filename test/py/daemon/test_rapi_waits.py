@@ -151,6 +151,10 @@ class Crowd:
         async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
             tasks = [group.create_task(self.wait()) for _ in range(count)]
             await self.all_wait.wait()
+            # Behind all requests: once this one is answered, the daemon has those.
+            other = await self.connect()
+            assert await other.get("/version") == (200, 2)
+            await other.close()
             await then(self)
         return [task.result() for task in tasks]
 

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from fakes.patience import until
+from fakes.patience import job_status, until
 
 NAME = "reasons.vc.test"
 ADD = ("gnt-instance", "add", "-t", "diskless", "-H", "fake", "--no-nics")
@@ -111,8 +111,8 @@ def test_watch_shows_lines_as_they_are_logged_and_ends_with_the_job(instance):
         assert watching.stdout.readline() == f"Output from job {job} follows\n"
         lines = iter(watching.stdout.readline, "")
         assert any("iteration 3/3" in line for line in lines)
-        ((status,),) = client.call("QueryJobs", [[job], ["status"]])
-        assert status == "running"
+        # Between two opcodes it is queued for a moment.
+        assert job_status(client, job, ("running",)) == "running"
         end_delay(client, job)
         watching.stdout.read()
     assert watching.returncode == 0

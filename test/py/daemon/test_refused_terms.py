@@ -1,4 +1,7 @@
-"""Nodes that refuse the term of the master: its acts wait, and they are led back."""
+"""Nodes that refuse the term of the master: its acts wait, and they are led back.
+
+Others missed a promotion, and obey the present master nevertheless.
+"""
 
 import contextlib
 import os
@@ -10,7 +13,7 @@ from fakes.patience import until
 from ganeti.base.filesystem import pidfile
 from ganeti.decisions.quorum import Term
 from ganeti.protocols import rpc
-from ganeti.store.file.database import Database
+from ganeti.store.database import Database
 
 pytestmark = [pytest.mark.daemon, pytest.mark.timeout(600)]
 #: No candidates.
@@ -28,14 +31,16 @@ def cluster(cluster_of):
     return made
 
 
-def uuid_of(cluster, node):
-    with cluster.luxi() as client:
+def uuid_of(cluster, node, master="node1"):
+    with cluster.luxi(master) as client:
         rows = client.call("QueryNodes", [[], ["name", "uuid"], False])
     return dict(rows)[cluster.node(node).name]
 
 
 def present_term(cluster):
-    return Database(str(cluster.paths("node1").store_db), create=False).position().term
+    path = str(cluster.paths("node1").store_db)
+    with contextlib.closing(Database(path, create=False)) as db:
+        return db.position().term
 
 
 def ask(cluster, caller, node, procedure, *args, term=None):
@@ -44,7 +49,7 @@ def ask(cluster, caller, node, procedure, *args, term=None):
     target = rpc.Target(uuid_of(cluster, node), there.name, there.address, 1811)
     runner = rpc.StaticRunner([target], cluster.paths(caller), term)
     with contextlib.closing(runner):
-        return runner.call_one(procedure, target.uuid, *args)
+        return runner.call(procedure, [target.uuid], args)[target.uuid]
 
 
 def give_term(cluster, node, ahead=5):
@@ -185,3 +190,90 @@ def test_readd_leads_a_node_back_that_knows_other_candidates(cluster):
     cluster.check("gnt-node", "add", "--readd", name)
     assert owner in term_of_node(cluster, "node5")
     cluster.wait_until_clean()
+
+
+# Nodes that missed a promotion.
+
+
+@pytest.fixture
+def four_nodes(cluster_of):
+    """Four nodes: two candidates and two others."""
+    made = cluster_of(4)
+    made.check("gnt-cluster", "modify", "-C", "2")
+    for node in ("node3", "node4"):
+        made.check("gnt-node", "modify", "-C", "no", made.node(node).name)
+    made.wait_until_clean()
+    return made
+
+
+def listed(cluster, node):
+    """Return the UUIDs of the permitted callers that a node knows."""
+    path = cluster.file("/var/lib/ganeti/ssconf_master_candidates_certs", node)
+    return {line.partition("=")[0] for line in path.read_text().split()}
+
+
+def promoted_behind_the_back_of_node4(four_nodes):
+    """Make node3 the master while node4 is away."""
+    four_nodes.check("daemon-util", "stop", "ganeti-noded", node="node4")
+    four_nodes.check("gnt-node", "modify", "-C", "yes", four_nodes.node("node3").name)
+    third = uuid_of(four_nodes, "node3")
+    until("node3 lists itself", lambda: third in listed(four_nodes, "node3"))
+    four_nodes.check("gnt-cluster", "master-failover", node="node3")
+    assert third not in listed(four_nodes, "node4")
+    return third
+
+
+@pytest.mark.sampled
+def test_it_learns_of_the_promotion_through_another_candidate(four_nodes):
+    third = promoted_behind_the_back_of_node4(four_nodes)
+    four_nodes.check("daemon-util", "start", "ganeti-noded", node="node4")
+    until("node4 lists node3", lambda: third in listed(four_nodes, "node4"))
+    four_nodes.wait_until_clean("node3")
+    name = four_nodes.node("node4").name
+    four_nodes.check("gnt-node", "modify", "-C", "yes", name, node="node3")
+    four_nodes.wait_until_clean("node3")
+
+
+@pytest.mark.sampled
+def test_a_node_that_accepts_nobody_is_added_again(four_nodes):
+    third = promoted_behind_the_back_of_node4(four_nodes)
+    path = four_nodes.file("/var/lib/ganeti/ssconf_master_candidates_certs", "node4")
+    path.chmod(0o644)
+    path.write_text(f"{third}={':'.join(['00'] * 20)}\n")
+    four_nodes.check("daemon-util", "start", "ganeti-noded", node="node4")
+    log = four_nodes.file("/var/log/ganeti/master-daemon.log", "node3")
+    until("the log names the command", lambda: "--readd" in log.read_text())
+    name = four_nodes.node("node4").name
+    four_nodes.check(
+        "gnt-node", "add", "--readd", "--no-ssh-key-check", name, node="node3"
+    )
+    four_nodes.wait_until_clean("node3")
+
+
+@pytest.mark.sampled
+def test_a_candidate_that_was_away_gets_its_rights_when_it_returns(four_nodes):
+    uuid = uuid_of(four_nodes, "node4")
+    four_nodes.check("daemon-util", "stop", "ganeti-noded", node="node4")
+    result = four_nodes.run("gnt-cluster", "modify", "-C", "4")
+    assert not result.failed, result.output
+    assert "the master daemon tries again" in result.output
+    assert uuid not in listed(four_nodes, "node1")
+    assert not four_nodes.file("/var/lib/ganeti/server-key.pem", "node4").exists()
+    four_nodes.check("daemon-util", "start", "ganeti-noded", node="node4")
+    for node in ("node1", "node2", "node3", "node4"):
+        until(f"{node} lists node4", lambda node=node: uuid in listed(four_nodes, node))
+    assert four_nodes.file("/var/lib/ganeti/server-key.pem", "node4").exists()
+    four_nodes.wait_until_clean()
+    # It gets back the secrets that it loses later.
+    lost = [
+        four_nodes.file(f"/var/lib/ganeti/{name}", "node4")
+        for name in ("server-key.pem", "rapi.pem", "cluster-domain-secret")
+    ]
+    before = [path.read_bytes() for path in lost]
+    for path in lost:
+        path.unlink()
+    four_nodes.check("daemon-util", "stop", "ganeti-masterd")
+    four_nodes.check("daemon-util", "start", "ganeti-masterd")
+    until("node4 has the secrets", lambda: all(path.exists() for path in lost))
+    assert [path.read_bytes() for path in lost] == before
+    four_nodes.wait_until_clean()

@@ -11,7 +11,7 @@ from ganeti.base.filesystem import files
 from ganeti.base.process import SystemRunner
 from ganeti.base.tls import authority, x509
 from ganeti.bootstrap import crypto, renew_crypto
-from ganeti.store.file.database import Database
+from ganeti.store.database import Database
 
 EVERYTHING = (
     "--new-cluster-certificate",

@@ -58,7 +58,7 @@ def commands(path):
 
 def play(cluster, command):
     """Return what a terminal would show; lines of stderr are marked."""
-    done = cluster.run(*shlex.split(command), timeout_s=60)
+    done = cluster.run(*shlex.split(command))
     shown = [f"$ {command}", *done.stdout.splitlines()]
     shown += [f"! {line}" for line in done.stderr.splitlines()]
     if done.code:

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from fakes import helper_images
+from fakes import guests
 from fakes.patience import job_end, until
 
 pytestmark = [
@@ -47,8 +47,8 @@ def cluster(cluster_of):
     made = cluster_of(1, "kvm,fake")
     place = made.file("/srv/ganeti/images")
     place.mkdir(parents=True)
-    helper_images.install_image(str(made.file(IMAGE)))
-    helper_images.image(str(place), helper_images.HALTS)
+    guests.install_image(str(made.file(IMAGE)))
+    guests.image(str(place), guests.HALTS)
     with made.file("/etc/ganeti/image-sources").open("a") as sources:
         sources.write("/srv/ganeti/images\n")
     definition = made.file("/srv/ganeti/os/vault")

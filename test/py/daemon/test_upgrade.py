@@ -6,8 +6,6 @@ breaks software without it.
 """
 
 import os
-import pathlib
-import shutil
 import subprocess
 
 import pytest
@@ -16,9 +14,10 @@ from fakes.stock_machines import (
     ABSENT,
     TOP,
     Machine,
-    connect,
+    connected,
     copy_packages,
     copy_tree,
+    new_folder,
 )
 
 pytestmark = [
@@ -66,10 +65,8 @@ VERSIONS = "/usr/lib/ganeti/versions"
 
 @pytest.fixture
 def directory():
-    made = pathlib.Path("/var/tmp") / f"ganeti-upgrade-{os.getpid()}"
-    made.mkdir()
-    yield made
-    shutil.rmtree(made)
+    with new_folder("upgrade") as made:
+        yield made
 
 
 @pytest.fixture
@@ -110,25 +107,12 @@ def old_version():
 
 @pytest.fixture
 def machines(directory, installed):
-    wire = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
-    made = {}
-    try:
-        for name in (MASTER, OTHER):
-            made[name] = Machine(directory, name, installed)
-        connect(wire.pid, made)
-        for name, machine in made.items():
-            machine.path("/etc/hosts").write_text(HOSTS)
-            machine.check(
-                f"hostname {name}.example.com; ssh-keygen -A; /usr/sbin/sshd;"
-                " mkdir -p /etc/ganeti /srv/ganeti/file-storage;"
-                " echo /srv/ganeti/file-storage > /etc/ganeti/file-storage-paths"
-            )
+    storage = (
+        "mkdir -p /etc/ganeti /srv/ganeti/file-storage;"
+        " echo /srv/ganeti/file-storage > /etc/ganeti/file-storage-paths"
+    )
+    with connected(directory, installed, (MASTER, OTHER), HOSTS, storage) as made:
         yield made
-    finally:
-        for machine in made.values():
-            machine.stop()
-        wire.kill()
-        wire.wait()
 
 
 def make_cluster(machines):

@@ -37,10 +37,11 @@ class Candidates:
     def node(self, number):
         return cluster.make_id("node", number)
 
-    def replicate(self, nodes, procedure, args):
-        return {node: self._call(node, procedure, args) for node in nodes}
+    def replicate(self, nodes, request):
+        name, args = request.procedure.name, request.args
+        return {node: self.call(node, name, args) for node in nodes}
 
-    def _call(self, node, procedure, args):
+    def call(self, node, procedure, args):
         self.calls.append((node, procedure))
         if node in self.hanging:
             self.hanging[node].wait(60)

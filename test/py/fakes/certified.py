@@ -24,6 +24,7 @@ from ganeti.master import config
 from ganeti.node import calls as backend
 from ganeti.node.calls.membership.master_term import TermGuard
 from ganeti.protocols import ssconf
+from ganeti.protocols.rpc import PROCEDURES
 
 #: Procedures that are those of real nodes; others succeed.
 _REAL = ("node_crypto_tokens", "write_ssconf_files", "upload_file")
@@ -88,7 +89,7 @@ class Runner(FakeRunner):
         if problem:
             return failure(problem, refused=True)
         if procedure not in _REAL:
-            return [] if procedure == "hooks_runner" else None
+            return PROCEDURES[procedure].answer
         try:
             return backend.call(self.site.nodes[uuid], procedure, list(args))
         except Ended:

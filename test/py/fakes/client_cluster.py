@@ -486,7 +486,9 @@ def master():
         **SUCCESSFUL_OPCODES,
         "OP_OS_DIAGNOSE": _diagnose,
         "OP_EXT_STORAGE_DIAGNOSE": lambda op: _columns(op, _providers()),
-        "OP_INSTANCE_ACTIVATE_DISKS": [["n1", "disk/0", "/dev/x"]],
+        "OP_INSTANCE_ACTIVATE_DISKS": lambda op: [
+            ["n1", "disk/0", f"/dev/{op.instance_name}"]
+        ],
         "OP_INSTANCE_QUERY_DATA": _instance_details(),
         "OP_INSTANCE_RENAME": "w2.tst",
         "OP_INSTANCE_SET_PARAMS": [["be/vcpus", 4], ["disk/0", "add:size=1"]],

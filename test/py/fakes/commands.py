@@ -49,9 +49,13 @@ def run(
     stdin="",
     tty=False,
     now=None,
+    table=None,
     **effects,
 ):
-    """Run ``gnt-x command ...`` (a list of words, or text to split)."""
+    """Run ``gnt-x command ...`` (a list of words, or text to split).
+
+    ``table`` is that of the program, if it is another one than its name says.
+    """
     words = line.split() if isinstance(line, str) else line
     terminal = None if answers is None else Terminal(answers)
     out, err = (Tty() if tty else io.StringIO() for _ in range(2))
@@ -65,6 +69,6 @@ def run(
         now=now or (lambda: 1_700_000_000.0),
         **effects,
     )
-    code = app.main(program(words[0]), words[1:], effects=all_effects)
+    code = app.main(table or program(words[0]), words[1:], effects=all_effects)
     asked = terminal.getvalue() if terminal else ""
     return Result(code, out.getvalue(), err.getvalue(), asked)

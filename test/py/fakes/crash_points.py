@@ -33,7 +33,7 @@ from ganeti.base.process import SystemRunner
 from ganeti.devel.vcluster import layout as lay
 from ganeti.devel.vcluster.nodes import NodeControl
 from ganeti.protocols import luxi
-from ganeti.store.file.database import Database
+from ganeti.store.database import Database
 
 TOP = pathlib.Path(__file__).resolve().parents[3]
 SHIM = pathlib.Path(__file__).with_name("crash_shim.c")
@@ -62,8 +62,12 @@ CREATE = {
 HOOK = '#!/bin/sh\necho "$GANETI_INSTANCE_NAME" >> {root}/created\n'
 #: Seconds until a daemon serves, or a job ends.
 LIMIT_S = 60.0
+#: Seconds for acts that follow the end of the last job.
+MORE_S = 0.2
 #: Acts of a master daemon from its start until it serves, roughly.
 START_ACTS = 90
+#: Points that each cluster plays, however slow it is.
+LEAST = 2
 #: Share of the points at which the power of all nodes is cut.
 POWER_CUTS = 0.2
 #: Directories of a node that are empty when the cluster has no instances.
@@ -148,7 +152,7 @@ class Daemon:
         _POINT.pack_into(self._map, _POINT.size, self.count + acts)
 
     def what(self):
-        """Return the act at which the daemon ended."""
+        """Return the act at which the daemon ended, or ends; empty before."""
         text = self._map[_STATE.size :]
         return bytes(text[: text.index(b"\0")]).decode()
 
@@ -363,7 +367,8 @@ class CrashCluster:
         workload = Workload(self, next(self._numbers))
         victim.end_after(point.acts)
         workload.run()
-        ended = victim.what() if victim.has_ended(0.2) else ""
+        victim.has_ended(MORE_S)
+        ended = victim.what()
         if point.is_power_cut:
             self.kill_all()
             self._cut_power(before, chance)
@@ -561,7 +566,7 @@ def run(
     minutes=None,
     power_cuts=POWER_CUTS,
 ):
-    """Play points, and begin none after some minutes; count the acts at which daemons ended.
+    """Play points for some minutes; count the acts at which daemons ended.
 
     Args:
         count: how many points.
@@ -569,7 +574,7 @@ def run(
         show: called with lines of progress.
         make: class of the clusters.
         clusters: how many play at the same time, each one its share of the points.
-        minutes: begin no point after this.
+        minutes: begin no point after this, but the first `LEAST` of a cluster.
         power_cuts: share of the points at which the power is cut, too.
 
     Raises:
@@ -609,7 +614,7 @@ def _play_share(cluster, count, chance, show, end, power_cuts):
     )
     for number, point in enumerate(chosen):
         began = time.monotonic()
-        if began > end:
+        if number >= LEAST and began > end:
             break
         try:
             what = cluster.play(point, chance)

@@ -6,14 +6,12 @@ instance, the files and links on its node and the devices in QEMU agree, and the
 command succeeds.
 """
 
-import contextlib
 import dataclasses
 import os
 import pathlib
 
-from fakes.crash_points import MASTERD, CrashCluster, wait_for_job
+from fakes.cut_operations import CutCluster
 from fakes.patience import until
-from ganeti.base import errors
 from ganeti.node.hypervisor.kvm.files import Files
 from ganeti.node.hypervisor.kvm.qmp import Qmp
 
@@ -63,7 +61,7 @@ def _modify(**changes):
     return op | {"ignore_ipolicy": True} | changes
 
 
-class DeviceCluster(CrashCluster):
+class DeviceCluster(CutCluster):
     """A cluster with one guest under QEMU on node2."""
 
     HYPERVISORS = "kvm"
@@ -72,15 +70,6 @@ class DeviceCluster(CrashCluster):
         super().__init__(directory)
         self._guest = Files(self.paths(NODE), GUEST)
         self.do(CREATE | {"pnode": self.layout.node(NODE).name, "start": False})
-
-    def do(self, op):
-        """Run a job that must succeed."""
-        with self.client() as client:
-            job = int(client.call("SubmitJob", [[{"reason": [], **op}]]))
-            status, _end = wait_for_job(client, job)
-            [[result, log]] = client.call("QueryJobs", [[job], ["opresult", "oplog"]])
-        assert status == "success", f"{op}: {result} {log}"
-        return result[0]
 
     def set_running(self, *, wanted):
         """Start or stop the guest; a started guest takes devices when this returns."""
@@ -148,28 +137,14 @@ class DeviceCluster(CrashCluster):
     def acts_of(self, case):
         """Return how many acts adding takes."""
         self.set_running(wanted=case.is_live)
-        victim = self.daemons[MASTERD, "node1"]
-        before = victim.count
-        self.do(case.add())
-        acts = victim.count - before
+        acts = self.acts_during(case.add())
         self.do(case.remove())
         assert self.agree() == (1, [])
         return acts
 
     def cut(self, case, acts):
         """End the daemon in place of an act; check; return the act."""
-        victim = self.daemons[MASTERD, "node1"]
-        victim.end_after(acts)
-        with contextlib.suppress(errors.GenericError), self.client() as client:
-            job = int(client.call("SubmitJob", [[{"reason": [], **case.add()}]]))
-            wait_for_job(client, job)
-        what = victim.what() if victim.has_ended(0.2) else ""
-        victim.kill()
-        self.start(MASTERD, "node1")
-        self.wait_for_master()
-        with self.client() as client:
-            for job, _status in client.call("QueryJobs", [None, ["id", "status"]]):
-                wait_for_job(client, job)
+        what = self.cut_job(case.add(), acts)
         self._wait_until_all_agree()
         before = self.agree()
         if before == (1, []):
@@ -196,40 +171,3 @@ class DeviceCluster(CrashCluster):
             until("nothing to be left on the node", is_fine)
         except AssertionError as err:
             raise AssertionError(f"{err}: {seen[-1]}") from None
-
-
-def run(directory, chance, count, show=lambda _text: None):
-    """End the daemon at some points of each case; return the acts at which it ended.
-
-    Args:
-        directory: of the cluster.
-        chance: chooses the points.
-        count: points per case; None for all.
-        show: gets a line per point.
-
-    Raises:
-        AssertionError: names case and point.
-    """
-    cluster = DeviceCluster(directory)
-    ended = []
-    try:
-        for case in CASES:
-            acts = cluster.acts_of(case)
-            points = list(range(1, acts + 1))
-            if count is not None and count < acts:
-                points = sorted(chance.sample(points, count))
-            for point in points:
-                try:
-                    what = cluster.cut(case, point)
-                except Exception as err:
-                    raise AssertionError(
-                        f"{case}, act {point} of {acts}: {err}"
-                    ) from err
-                ended.append(what)
-                show(f"{case} {point} of {acts}: {what}")
-    finally:
-        if os.environ.get("KEEP_VCLUSTER"):
-            show(f"kept: {cluster.directory} {cluster.work}")
-        else:
-            cluster.close()
-    return [what for what in ended if what]

@@ -11,7 +11,7 @@ import os
 import pathlib
 from collections.abc import Callable
 
-from fakes.crash_points import CREATE, MASTERD, CrashCluster, wait_for_job
+from fakes.crash_points import CREATE, MASTERD, MORE_S, CrashCluster, wait_for_job
 from ganeti.base import errors
 
 NAME, OTHER = "web1.vc.test", "web2.vc.test"
@@ -60,6 +60,9 @@ class Case:
     template: str = "file"
     start: bool = False
     prepare: Callable[["OperationCluster"], None] = lambda _cluster: None
+
+    def __str__(self):
+        return self.name
 
 
 def _op(name, **fields):
@@ -110,12 +113,8 @@ CASES = [
 ]
 
 
-class OperationCluster(CrashCluster):
-    """A cluster on whose second node an instance is made for each point."""
-
-    def __init__(self, directory):
-        super().__init__(directory)
-        self.do({"OP_ID": "OP_CLUSTER_SET_PARAMS", "prealloc_wipe_disks": True})
+class CutCluster(CrashCluster):
+    """A cluster whose master daemon ends during an operation."""
 
     def do(self, op):
         """Run a job that must succeed."""
@@ -125,6 +124,38 @@ class OperationCluster(CrashCluster):
             [[result, log]] = client.call("QueryJobs", [[job], ["opresult", "oplog"]])
         assert status == "success", f"{op}: {result} {log}"
         return result[0]
+
+    def acts_during(self, op):
+        """Run a job that must succeed; return how many durable acts it takes."""
+        victim = self.daemons[MASTERD, "node1"]
+        before = victim.count
+        self.do(op)
+        return victim.count - before
+
+    def cut_job(self, op, acts):
+        """End the daemon in place of an act of a job; return the act after all jobs ended."""
+        victim = self.daemons[MASTERD, "node1"]
+        victim.end_after(acts)
+        with contextlib.suppress(errors.GenericError), self.client() as client:
+            job = int(client.call("SubmitJob", [[{"reason": [], **op}]]))
+            wait_for_job(client, job)
+        victim.has_ended(MORE_S)
+        what = victim.what()
+        victim.kill()
+        self.start(MASTERD, "node1")
+        self.wait_for_master()
+        with self.client() as client:
+            for number, _status in client.call("QueryJobs", [None, ["id", "status"]]):
+                wait_for_job(client, number)
+        return what
+
+
+class OperationCluster(CutCluster):
+    """A cluster on whose second node an instance is made for each point."""
+
+    def __init__(self, directory):
+        super().__init__(directory)
+        self.do({"OP_ID": "OP_CLUSTER_SET_PARAMS", "prealloc_wipe_disks": True})
 
     def files(self, node):
         """Return the files of disks on a node."""
@@ -193,10 +224,7 @@ class OperationCluster(CrashCluster):
     def acts_of(self, case):
         """Return how many acts an operation takes."""
         self.prepare(case)
-        victim = self.daemons[MASTERD, "node1"]
-        before = victim.count
-        self.do(case.op)
-        acts = victim.count - before
+        acts = self.acts_during(case.op)
         assert case.is_done(self.state()), self.state()
         self.clean()
         return acts
@@ -205,19 +233,7 @@ class OperationCluster(CrashCluster):
         """End the daemon in place of an act; check; return the act."""
         self.prepare(case)
         before = self.state()
-        victim = self.daemons[MASTERD, "node1"]
-        victim.end_after(acts)
-        job = None
-        with contextlib.suppress(errors.GenericError), self.client() as client:
-            job = int(client.call("SubmitJob", [[{"reason": [], **case.op}]]))
-            wait_for_job(client, job)
-        what = victim.what() if victim.has_ended(0.2) else ""
-        victim.kill()
-        self.start(MASTERD, "node1")
-        self.wait_for_master()
-        with self.client() as client:
-            for number, _status in client.call("QueryJobs", [None, ["id", "status"]]):
-                wait_for_job(client, number)
+        what = self.cut_job(case.op, acts)
         after = self.state()
         if not case.is_done(after):
             assert after == before, f"{before}, then {after}"
@@ -227,11 +243,12 @@ class OperationCluster(CrashCluster):
         return what
 
 
-def run(directory, chance, count, show=lambda _text: None):
+def run(cluster, cases, chance, count, show=lambda _text: None):
     """End the daemon at some points of each case; return the acts at which it ended.
 
     Args:
-        directory: of the cluster.
+        cluster: a cluster with `acts_of` and `cut`; it is ended.
+        cases: of that cluster.
         chance: chooses the points.
         count: points per case; None for all.
         show: gets a line per point.
@@ -239,10 +256,9 @@ def run(directory, chance, count, show=lambda _text: None):
     Raises:
         AssertionError: names case and point.
     """
-    cluster = OperationCluster(directory)
     ended = []
     try:
-        for case in CASES:
+        for case in cases:
             acts = cluster.acts_of(case)
             points = list(range(1, acts + 1))
             if count is not None and count < acts:
@@ -252,10 +268,10 @@ def run(directory, chance, count, show=lambda _text: None):
                     what = cluster.cut(case, point)
                 except Exception as err:
                     raise AssertionError(
-                        f"{case.name}, act {point} of {acts}: {err}"
+                        f"{case}, act {point} of {acts}: {err}"
                     ) from err
                 ended.append(what)
-                show(f"{case.name} {point} of {acts}: {what}")
+                show(f"{case} {point} of {acts}: {what}")
     finally:
         if os.environ.get("KEEP_VCLUSTER"):
             show(f"kept: {cluster.directory} {cluster.work}")

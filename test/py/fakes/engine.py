@@ -1,18 +1,62 @@
-"""A processor over fakes: the whole engine without threads, nodes or files."""
+"""A processor over fakes: the whole engine without threads, nodes or files.
+
+Its locks are the real ones, with a memory of what was asked.
+"""
 
 import os
 
 from fakes.clocks import FakeClock
 from fakes.clusters import snapshot
 from fakes.jobs import FakeCallbacks
-from fakes.locks import RecordingLocks
 from fakes.rpc import FakeRunner
 from fakes.store import FakeStore
 from ganeti.base import errors, pathutils
-from ganeti.master import config, query
+from ganeti.master import config, locking, query
+from ganeti.master.locking import Level
 from ganeti.model import opcodes
 from ganeti.operations import mcpu
 from ganeti.operations.unit_table import UNITS
+
+TABLES = {Level.INSTANCE: "instances", Level.NODEGROUP: "nodegroups"}
+
+
+class RecordingLocks(locking.LockManager):
+    """Remembers every request and every removal, in order."""
+
+    def __init__(self, clock, snapshot):
+        members = {
+            Level.INSTANCE: list(snapshot.names("instances")),
+            Level.NODEGROUP: list(snapshot.nodegroups),
+            Level.NODE: list(snapshot.nodes),
+            Level.NETWORK: list(snapshot.networks),
+        }
+        super().__init__(clock, members)
+        self.requests = []
+        self.removed = []
+
+    def acquire(self, request, timeout_s=None):
+        self.requests.append(request)
+        return super().acquire(request, timeout_s)
+
+    def remove(self, level, names):
+        self.removed.append((level, tuple(names)))
+        return super().remove(level, names)
+
+    def modes(self):
+        """Return level -> (names or None for all, shared), without the big lock."""
+        return {
+            row.level: (None if row.names is None else frozenset(row.names), row.shared)
+            for row in self.requests
+            if row.level is not Level.CLUSTER
+        }
+
+    def big_lock_is_exclusive(self):
+        """Return how the big lock was taken."""
+        return not self.requests[0].shared
+
+    def is_idle(self):
+        """Return whether this thread holds nothing."""
+        return not any(self.is_owned(level) for level in Level)
 
 
 def creation(**changes):

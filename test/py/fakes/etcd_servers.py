@@ -5,19 +5,43 @@ import os
 import pathlib
 import shutil
 import signal
-import socket
 import subprocess
 
 import pytest
 
 from ganeti.base import errors
+from ganeti.base.pathutils import Paths
+from ganeti.bootstrap import store_access
 from ganeti.store.etcd import Gateway, Servers, TlsFiles, messages
+from ganeti.store.etcd.reader import Reader
 
-from . import patience
+from . import clusters, patience, ports, store
 
 _PREFIXES = itertools.count(1)
 #: Milliseconds; the servers' own default is for networks, and a test would wait for it.
 _HEARTBEAT, _ELECTION = "50", "500"
+
+
+class Site:
+    """A cluster of three whose store is in etcd, seen from one of its nodes."""
+
+    def __init__(self, folder, servers, own=1):
+        self.servers = servers
+        snapshot = clusters.snapshot(nodes=3)
+        self.master = snapshot.nodes[snapshot.cluster.master_node]
+        self.own = snapshot.nodes[clusters.node_uuid(own)]
+        self.other = snapshot.nodes[clusters.node_uuid(2)]
+        self.paths = Paths(root=str(folder / self.own.name), hostname=self.own.name)
+        os.makedirs(self.paths.data_dir)
+        store.write(self.paths, snapshot)
+        store_access.find_place(str(servers)).fill(self.paths, self.master.uuid)
+
+    def leading(self):
+        gateway = Gateway(self.servers)
+        try:
+            return Reader(gateway).look().leading
+        finally:
+            gateway.close()
 
 
 class EtcdServers:
@@ -29,9 +53,9 @@ class EtcdServers:
             pytest.fail("etcd: missing; run autotools/setup-env --test", pytrace=False)
         self.folder = pathlib.Path(folder)
         self.tls = tls
-        ports = _free_ports(2 * count)
-        self.clients = [f"127.0.0.1:{port}" for port in ports[:count]]
-        self._peers = [f"http://127.0.0.1:{port}" for port in ports[count:]]
+        actual = [ports.free() for _ in range(2 * count)]
+        self.clients = [f"127.0.0.1:{port}" for port in actual[:count]]
+        self._peers = [f"http://127.0.0.1:{port}" for port in actual[count:]]
         self.running = {}
 
     def servers(self, prefix=None, tls=None):
@@ -101,14 +125,3 @@ def _answers(gateway):
     except errors.StorageError:
         return False
     return True
-
-
-def _free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()

@@ -43,19 +43,25 @@ def small(template, **changes):
     return clusters.snapshot(extra=[disk, instance], ipolicy=policy)
 
 
+#: Answers of nodes between which disks are copied.
+COPYING = {
+    **SUCCESSFUL_ACTS,
+    "node_info": ["boot", [], [{"memory_free": 4096, "hv_version": "7.2"}]],
+    "blockdev_assemble": ["/dev/x", "/link", None],
+    "hooks_runner": [],
+    "x509_cert_create": ["x509-1-aa", "PEM"],
+    "import_start": "import-disk0-aa",
+    "export_start": "export-disk0-bb",
+    "impexp_status": [DONE],
+}
+
+
 def engine(template="plain", changes=None, root="/nonexistent/n1", **answers):
     """Return an engine; further answers of nodes replace the successful ones."""
     start = small(template, **(changes or {}))
     script = {
-        **SUCCESSFUL_ACTS,
-        "node_info": ["boot", [], [{"memory_free": 4096, "hv_version": "7.2"}]],
+        **COPYING,
         "instance_info": {"memory": 512},
-        "blockdev_assemble": ["/dev/x", "/link", None],
-        "hooks_runner": [],
-        "x509_cert_create": ["x509-1-aa", "PEM"],
-        "import_start": "import-disk0-aa",
-        "export_start": "export-disk0-bb",
-        "impexp_status": [DONE],
         "export_list": lambda node, _args: [NAME] if node in (NODE2, NODE3) else [],
         "export_info": description(start),
         "os_validate": True,

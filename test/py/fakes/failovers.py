@@ -4,7 +4,7 @@ import dataclasses
 import threading
 import time
 
-from fakes.background import Background
+from fakes.patience import Background
 from ganeti.base import errors
 from ganeti.base.filesystem import pidfile
 from ganeti.protocols import luxi
@@ -17,21 +17,17 @@ JOB = [{"OP_ID": "OP_TEST_DELAY", "duration": 0.001, "on_master": True}]
 
 
 @dataclasses.dataclass
-class Figures:
-    """Results of some failovers.
+class Losses:
+    """Losses of jobs when the master changes.
 
     Attributes:
-        failovers: how many.
-        refused: outputs of those that ended with another code than 0.
         jobs: ids that were acknowledged.
         lost: acknowledged ids that a later master did not know.
         twice: ids that were given to two clients.
-        two_masters: failovers after which the old master still ran.
-        seconds: wall time of each failover.
+        two_masters: how often two master daemons remained.
+        seconds: how long each failover or takeover took.
     """
 
-    failovers: int = 0
-    refused: list = dataclasses.field(default_factory=list)
     jobs: set = dataclasses.field(default_factory=set)
     lost: set = dataclasses.field(default_factory=set)
     twice: set = dataclasses.field(default_factory=set)
@@ -40,7 +36,24 @@ class Figures:
 
     @property
     def is_good(self):
-        return not (self.refused or self.lost or self.twice or self.two_masters)
+        return not (self.lost or self.twice or self.two_masters)
+
+
+@dataclasses.dataclass
+class Figures(Losses):
+    """Results of some failovers.
+
+    Attributes:
+        failovers: how many.
+        refused: outputs of those that ended with another code than 0.
+    """
+
+    failovers: int = 0
+    refused: list = dataclasses.field(default_factory=list)
+
+    @property
+    def is_good(self):
+        return super().is_good and not self.refused
 
     def __str__(self):
         times = sorted(self.seconds)

@@ -2,6 +2,7 @@
 
 from fakes.rpc import failure
 from fakes.simulation import Simulation
+from ganeti.operations.mcpu.simulated_nodes import guest_info
 
 #: The place of disks that all nodes share.
 SHARED = "shared"
@@ -50,15 +51,12 @@ class FiniteNodes(Simulation):
         }
         return ["boot", storage, [memory] if hypervisors else []]
 
-    def do_all_instances_info(self, node, _args):
+    def guests_on(self, node, _hypervisors):
         return {
-            name: {"memory": mib, "vcpus": 1, "state": 0, "time": 1.0}
+            name: guest_info(mib, 1)
             for (name, at), mib in self.taken.items()
             if at == node
         }
-
-    def do_instance_info(self, node, args):
-        return self.do_all_instances_info(node, ()).get(args[0], {})
 
     def do_blockdev_create(self, node, args):
         path = args[0]["logical_id"][1]

@@ -23,8 +23,9 @@ import time
 
 import msgspec
 
-from fakes import allocators, clusters, master, simulation
+from fakes import allocators, clusters, master, ports, simulation
 from fakes.rpc import FAILING_NODE, FakeRunner
+from fakes.store import updates
 from ganeti import store
 from ganeti.base import clock, errors, pathutils
 from ganeti.base.tls import x509
@@ -39,7 +40,7 @@ from ganeti.protocols import ssconf
 from ganeti.protocols.http.client import Response
 from ganeti.protocols.rpc import runner as network
 from ganeti.store import wire
-from ganeti.store.file.database import Database
+from ganeti.store.database import Database
 
 #: Replacements of a value in a message.
 JUNK = (
@@ -222,7 +223,7 @@ class Answers:
         elif name == "hooks_runner":
             with contextlib.suppress(errors.GenericError):
                 uuids = list(self._snapshot.nodes)
-                hooksmaster.runner.run(self._runner, "instance-add", "post", uuids, {})
+                hooksmaster.run(self._runner, "instance-add", "post", uuids, {})
         if name == "iallocator_runner" or (
             name in _ALLOCATED and chance.random() < 0.2
         ):
@@ -380,7 +381,7 @@ class Noded:
         self._entries = dict(backend.PROCEDURES)
         self.acts = 0
         self._replace_procedures()
-        self._port = _free_port()
+        self._port = ports.free()
         options = noded.build_parser().parse_args(
             ["-b", "127.0.0.1", "-p", str(self._port), "--no-mlock"]
         )
@@ -496,12 +497,6 @@ class Noded:
         shutil.rmtree(self._root)
 
 
-def _free_port():
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
-
-
 # The store
 class StoreWire:
     """A candidate gets changes and copies that are damaged."""
@@ -510,12 +505,7 @@ class StoreWire:
 
     def __init__(self):
         snapshot = clusters.snapshot(nodes=3, instances=2)
-        changes = [
-            objects.Update(table, key, record)
-            for table in objects.TABLES
-            for key, record in snapshot.table(table).items()
-        ]
-        self._rows = wire.rows(changes)
+        self._rows = wire.rows(updates(snapshot))
         rows = wire.encode_rows(self._rows)
         batch = base64.b64decode(wire.encode_batch((), self._rows))
         with tempfile.TemporaryDirectory(prefix="gf-", dir="/tmp") as root:

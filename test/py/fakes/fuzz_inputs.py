@@ -22,22 +22,21 @@ from fakes.confd import KEY, FakeSource, orchard
 from fakes.confd_hostile import Attack, is_authentic
 from fakes.hostile_values import hostile
 from fakes.rapi_master import BODIES, Browser, RapiMaster
-from ganeti.automation.watcher import lost_processes, pause
+from ganeti.automation.watcher import main, node_part
 from ganeti.base import errors
 from ganeti.base.filesystem import files, pidfile, shared_files
 from ganeti.daemons.confd import server as confd_server
+from ganeti.daemons.rapi import users
 from ganeti.daemons.rapi.application import Application
-from ganeti.daemons.rapi.resources import resource_table as resources
-from ganeti.daemons.rapi.rights import users
-from ganeti.daemons.rapi.rights.authentication import Authenticator
+from ganeti.daemons.rapi.authentication import Authenticator
 from ganeti.daemons.rapi.waits import Waits
 from ganeti.model.objects import export_info
+from ganeti.node.calls import helper_machines, os_scripts
 from ganeti.node.calls.disks import transfers
-from ganeti.node.calls.guests import helper_results
-from ganeti.node.calls.os import os_scripts
 from ganeti.node.hypervisor.xen import migration
 from ganeti.node.hypervisor.xen.files import Files as XenFiles
 from ganeti.node.storage import heartbeats
+from ganeti.protocols.rapi import resource_table as resources
 
 #: Objects that the master of the remote API has; others get hostile names.
 NAMES = {
@@ -300,7 +299,7 @@ class NodeFiles:
             (one, "ended 0\nx\n", lambda: _result(one), has_lines),
             (one, "line\n" * 50, lambda: _lines(one), has_lines),
             (one, _EXPORT, lambda: _exported(one), can_be_encoded),
-            (one, '["web1"]', lambda: lost_processes._known(one), is_anything),
+            (one, '["web1"]', lambda: node_part._known(one), is_anything),
             (
                 f"{transfer}/{transfers._STATUS}",
                 _STATUS,
@@ -344,9 +343,9 @@ class NodeFiles:
                 is_anything,
             ),
             (
-                paths.data(pause._NAME),
+                paths.data(main._NAME),
                 "5",
-                lambda: pause.until(paths, 9.0),
+                lambda: main.pause_end(paths, 9.0),
                 is_anything,
             ),
         )
@@ -424,7 +423,9 @@ def can_be_encoded(value):
 
 
 def _result(path):
-    return helper_results.parsed(files.read_start(path, helper_results.MAX_BYTES))[2]
+    return helper_machines.parsed_results(
+        files.read_start(path, helper_machines.MAX_RESULT_BYTES)
+    )[2]
 
 
 def _lines(path):

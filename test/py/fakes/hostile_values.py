@@ -14,9 +14,9 @@ from ganeti.base import errors, pathutils
 from ganeti.base.constants.parameters import hvparams
 from ganeti.base.net import ip
 from ganeti.model.objects.filled import InstanceX
+from ganeti.node.hypervisor import lxc as driver
 from ganeti.node.hypervisor.kvm import argv
 from ganeti.node.hypervisor.kvm.files import Files
-from ganeti.node.hypervisor.lxc import config as lxc
 from ganeti.node.hypervisor.xen import config as xen
 from ganeti.operations.parameters import typed_params
 
@@ -91,7 +91,7 @@ def lxc_lines(params):
     table = hvparams.HYPERVISOR["lxc"]
     defaults = {name: row.default for name, row in table.items()}
     wire = nodes.instance(hypervisor="lxc", disks=1, hvparams=defaults | params)
-    text = lxc.build(
+    text = driver.build_config(
         msgspec.convert(wire, InstanceX), root="/r", mount=["m"], console_log="/c"
     )
     return [line.partition(" = ")[0] for line in text.split("\n")]

@@ -3,8 +3,7 @@
 import contextlib
 import copy
 
-from ganeti.master.jqueue.documents import Document
-from ganeti.master.jqueue.executor import Canceled, CarriedLog
+from ganeti.master.jqueue.effects import Canceled, CarriedLog, Document
 
 
 class FakeCallbacks:

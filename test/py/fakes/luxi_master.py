@@ -37,7 +37,7 @@ def _definitions():
 
 
 def _entry(reported):
-    return reported if isinstance(reported, tuple) else ("message", reported)
+    return reported if isinstance(reported, (tuple, list)) else ("message", reported)
 
 
 class Unanswered(AssertionError):

@@ -6,22 +6,16 @@ import threading
 
 from fakes import clusters
 from fakes.rpc import FakeRunner
+from fakes.store import updates
 from ganeti import store
 from ganeti.base import clock, errors, pathutils
 from ganeti.daemons import masterd
-from ganeti.model import objects
 from ganeti.protocols.luxi import Client
 
 
 def fill(opened, snapshot):
     """Commit all records of a snapshot."""
-    opened.commit(
-        [
-            objects.Update(table, key, record)
-            for table in objects.TABLES
-            for key, record in snapshot.table(table).items()
-        ]
-    )
+    opened.commit(updates(snapshot))
 
 
 class Master:

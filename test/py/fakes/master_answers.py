@@ -7,8 +7,8 @@ import json
 import pathlib
 from typing import Any
 
+from ganeti.decisions.htools.model import query
 from ganeti.decisions.htools.model.cluster import Cluster
-from ganeti.decisions.htools.model.loaders import query
 from ganeti.decisions.htools.model.policy import Policy, Spec
 
 

@@ -7,6 +7,7 @@ reached it. `MirrorNodes.require_right` says whether the nodes have what is reco
 import dataclasses
 
 from fakes.rpc import failure
+from ganeti.operations.mcpu.simulated_nodes import disk_status
 
 MIB = 1024 * 1024
 
@@ -174,7 +175,7 @@ class MirrorNodes:
         disk = args[0]
         parts = disk["children"] if disk["dev_type"] == "drbd" else [disk]
         is_there = any((node, _key(part)) in self.volumes for part in parts)
-        return _healthy(disk) if is_there else None
+        return disk_status(disk) if is_there else None
 
     def do_blockdev_getdimensions(self, node, args):
         return [
@@ -336,7 +337,7 @@ class MirrorNodes:
         device = self.devices.get(key)
         # DRBD calls one without volumes and without a connection unconfigured.
         if device is None or (device.data is None and device.port is None):
-            return _healthy(disk) | {
+            return disk_status(disk) | {
                 "dev_path": "",
                 "is_degraded": True,
                 "ldisk_status": 3,
@@ -368,7 +369,7 @@ class MirrorNodes:
         if is_comparing:
             kernel["connection"] = "WFBitMapS"
         local = 4 if own is None else 1 if own.is_valid else 2 if is_syncing else 3
-        return _healthy(disk) | {
+        return disk_status(disk) | {
             "is_degraded": not is_whole,
             "ldisk_status": local,
             "sync_percent": 50.0 if is_syncing else None,
@@ -412,15 +413,3 @@ def _minor(disk):
 
 def _other(disk, node):
     return next(uuid for uuid in disk["logical_id"][:2] if uuid != node)
-
-
-def _healthy(disk):
-    return {
-        "dev_path": "/dev/drbd" if disk["dev_type"] == "drbd" else f"/dev/{_key(disk)}",
-        "major": None,
-        "minor": None,
-        "sync_percent": None,
-        "estimated_time": None,
-        "is_degraded": False,
-        "ldisk_status": 1,
-    }

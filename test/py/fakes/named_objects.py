@@ -10,8 +10,8 @@ import shlex
 from fakes import clusters
 from fakes.master import Master
 from fakes.rpc import SUCCESSFUL_ACTS
-from ganeti.daemons.rapi import model
 from ganeti.model import objects
+from ganeti.protocols.rapi import model
 
 RACK = "00000000-0000-4000-8000-0000000000b0"
 N1, N2, N3, N4 = (f"node{n}.example.com" for n in (1, 2, 3, 4))

@@ -6,7 +6,7 @@ from typing import Any
 from ganeti.base import clock, pathutils, process
 from ganeti.node import calls as backend
 from ganeti.node import hypervisor
-from ganeti.node.calls.disks import disk_links
+from ganeti.node.calls import guest_files
 from ganeti.node.hypervisor import registry
 
 UUID = "0c1d2e3f-4a5b-4c6d-8e7f-{:012d}"
@@ -40,7 +40,7 @@ def make_node(
     with open(f"{paths.conf_dir}/file-storage-paths", "w", encoding="ascii") as out:
         out.write(f"# disks\n{STORAGE_DIR}\n")
     runner, ticking = process.SystemRunner(), time or clock.SystemClock()
-    opener = disk_links.opener(paths, runner)
+    opener = guest_files.opener(paths, runner)
     effects = hypervisor.NodeEffects(paths, runner, ticking, opener)
     backend.load()
     return backend.LocalNode(paths, runner, ticking, registry.drivers(effects))

@@ -7,19 +7,19 @@ import msgspec
 
 from fakes.luxi_master import FakeMaster
 from ganeti.base import errors
-from ganeti.base.constants.protocols import remote
-from ganeti.daemons.rapi import fields
 from ganeti.daemons.rapi.pool import Stream
 from ganeti.master.query import encoded
 from ganeti.protocols.http import parking
+from ganeti.protocols.rapi import row_parts
+from ganeti.protocols.rapi.resource_table import METHODS, OPCODES
 
 INCIDENT = "incident-1"
 NODE_OF_INCIDENT = "uuid-of-its-node"
 _TABLES = {
-    "instance": fields.INSTANCE,
-    "node": fields.NODE,
-    "group": fields.GROUP,
-    "network": fields.NETWORK,
+    "instance": row_parts.INSTANCE,
+    "node": row_parts.NODE,
+    "group": row_parts.GROUP,
+    "network": row_parts.NETWORK,
 }
 
 #: Content that the types of the opcodes require, by path.
@@ -73,7 +73,7 @@ class RapiMaster(FakeMaster):
             "group": [_object("group", "default")],
             "network": [_object("network", "lan")],
             "filter": [
-                dict.fromkeys(fields.FILTER) | {"uuid": "rule-1", "priority": 3}
+                dict.fromkeys(row_parts.FILTER) | {"uuid": "rule-1", "priority": 3}
             ],
         }
         self.incidents = []
@@ -87,9 +87,9 @@ class RapiMaster(FakeMaster):
 
     def call(self, method, args=(), *, timeout_s=None):
         # The master daemon refuses everything else on the socket of the remote API.
-        assert method in remote.METHODS
+        assert method in METHODS
         if method == "SubmitJob":
-            assert {op["OP_ID"] for op in args[0]} <= remote.OPCODES
+            assert {op["OP_ID"] for op in args[0]} <= OPCODES
         return super().call(method, args)
 
     def stream(self, method, args):

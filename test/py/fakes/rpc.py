@@ -5,9 +5,9 @@ import dataclasses
 import msgspec
 
 from ganeti.model.objects import params
+from ganeti.operations.mcpu import simulated_nodes
 from ganeti.protocols.rpc import PROCEDURES, Result, Runner, wire
-from ganeti.protocols.rpc.result import OFFLINE_TEXT
-from ganeti.protocols.rpc.table import SHAPES
+from ganeti.protocols.rpc.procedure import OFFLINE_TEXT
 
 #: Answers of a node on which these acts succeed; part of a script.
 SUCCESSFUL_ACTS = {
@@ -51,6 +51,15 @@ SUCCESSFUL_ACTS = {
     "blockdev_create": [],
     "os_validate": True,
 }
+
+
+def reads(state):
+    """Return the part of a script that answers reads from a `NodeState`."""
+
+    def reader(procedure):
+        return lambda node, args: simulated_nodes.read(state, procedure, node, args)
+
+    return {name: reader(name) for name in simulated_nodes.READS - set(_USUAL)}
 
 
 #: Answers that most nodes give: those that are marked offline run nothing.
@@ -115,10 +124,8 @@ class FakeRunner(Runner):
 def check_shape(procedure, payload):
     """Fail unless a payload, as JSON, has the shape of its procedure."""
     plain = msgspec.json.decode(msgspec.json.encode(payload))
-    try:
-        msgspec.convert(plain, SHAPES.get(procedure, object))
-    except msgspec.ValidationError as err:
-        raise AssertionError(f"answer of {procedure}: {err}") from err
+    answer = PROCEDURES[procedure].read(Result(procedure, "node", plain))
+    assert not answer.failed, f"answer of {procedure}: {answer.fail_msg}"
 
 
 def has_private(value):

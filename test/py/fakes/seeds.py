@@ -10,6 +10,9 @@ import os
 import pathlib
 import subprocess
 
+#: Of the examples of property tests, one in so many is drawn.
+EXAMPLES_ONE_IN = "EXAMPLES_ONE_IN"
+
 TOP = pathlib.Path(__file__).resolve().parents[3]
 
 
@@ -28,3 +31,8 @@ def of_tree(top):
     except (OSError, subprocess.CalledProcessError):
         return dt.datetime.now(tz=dt.UTC).date().toordinal() * 1000
     return int(done.stdout[:7], 16)
+
+
+def examples(count):
+    """Return how many examples of a property test this run draws, of a number of all."""
+    return -(-count // int(os.environ.get(EXAMPLES_ONE_IN, "1")))

@@ -3,9 +3,14 @@
 Tests marked ``long`` are played with ``--long`` only. Of those marked ``sampled``, which are
 whole proofs of minutes, ``--sample N`` plays one in N, others for each commit. A test with a
 mark of its own is drawn by itself; of a file with the mark, all tests or none.
+
+``--examples N`` draws one in N examples of each property test: others for each commit, with
+1 all of them, others in each run.
 """
 
 import hashlib
+import os
+import random
 
 from fakes import seeds
 
@@ -17,6 +22,34 @@ def add_options(parser):
         "--sample", type=int, default=1, metavar="N",
         help="of the tests marked sampled, one in N (default: all)",
     )  # fmt: skip
+    parser.addoption(
+        "--examples", type=int, default=0, metavar="N",
+        help="one in N examples of property tests (default: all, as Hypothesis does)",
+    )  # fmt: skip
+
+
+def draw_examples(config):
+    """Set how many examples Hypothesis draws, and from which seed."""
+    import hypothesis
+
+    calm = hypothesis.settings.get_profile("ci")
+    # A busy machine draws slowly, and that is no fault.
+    hypothesis.settings.register_profile(
+        "plain", hypothesis.settings(calm, derandomize=False)
+    )
+    config.option.hypothesis_profile = config.option.hypothesis_profile or "plain"
+    if one_in := config.getoption("--examples"):
+        os.environ[seeds.EXAMPLES_ONE_IN] = str(one_in)
+        profile = hypothesis.settings(
+            calm, derandomize=False, max_examples=seeds.examples(calm.max_examples)
+        )
+        hypothesis.settings.register_profile("drawn", profile)
+        option = config.option
+        option.hypothesis_profile = "drawn"
+        # Workers have the seed of the main process.
+        option.hypothesis_seed = option.hypothesis_seed or str(
+            seeds.of_tree(seeds.TOP) if one_in > 1 else random.getrandbits(31)
+        )
 
 
 def leave_out(config, items):
@@ -59,6 +92,9 @@ def say_what_is_left_out(terminalreporter, config):
         left.append("those marked long")
     if (one_in := config.getoption("--sample")) > 1:
         left.append(f"all but one in {one_in} of those marked sampled")
+    if config.getoption("--examples"):
+        seed = config.option.hypothesis_seed
+        terminalreporter.write_line(f"property tests: --hypothesis-seed={seed}")
     if left:
         text = f"left out: {' and '.join(left)}; test/run STAGE --all plays all"
         terminalreporter.write_line(text)

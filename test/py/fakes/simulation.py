@@ -2,7 +2,8 @@
 
 import os.path
 
-from fakes.rpc import SUCCESSFUL_ACTS, failure
+from fakes.rpc import SUCCESSFUL_ACTS, failure, reads
+from ganeti.operations.mcpu.simulated_nodes import guest_info
 
 
 class Simulation:
@@ -31,7 +32,7 @@ class Simulation:
             for name in dir(self)
             if name.startswith("do_")
         }
-        return SUCCESSFUL_ACTS | fixed | own
+        return SUCCESSFUL_ACTS | reads(self) | fixed | own
 
     def runs_on(self, name):
         return self.guests.get(name, set())
@@ -91,10 +92,15 @@ class Simulation:
         return None
 
     # Guests
-    def do_instance_info(self, node, args):
-        if node in self.runs_on(args[0]):
-            return {"memory": 128, "vcpus": 1, "state": 0, "time": 1.0}
-        return {}
+    def guests_on(self, node, _hypervisors):
+        return {
+            name: guest_info(128, 1)
+            for name, places in self.guests.items()
+            if node in places
+        }
+
+    def guest_on(self, node, name):
+        return self.guests_on(node, ()).get(name, {})
 
     def do_instance_list(self, node, _args):
         return [

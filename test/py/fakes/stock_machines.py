@@ -4,6 +4,7 @@ The root of a machine is this machine's system below a layer; this tree, its env
 and all homes are not visible there.
 """
 
+import contextlib
 import os
 import pathlib
 import pty
@@ -11,6 +12,7 @@ import re
 import select
 import shutil
 import subprocess
+import tempfile
 import time
 
 import pytest
@@ -191,3 +193,41 @@ def connect(wire, machines):
             " ip link set eno1 master br0 up; ip link set br0 up;"
             f" ip addr add {NODES[name]} dev br0"
         )
+
+
+@contextlib.contextmanager
+def new_folder(subject):
+    """Give a folder for machines outside of the usual place of tests, which they hide."""
+    made = pathlib.Path(tempfile.mkdtemp(prefix=f"ganeti-{subject}-", dir="/var/tmp"))
+    made.chmod(0o755)
+    yield made
+    shutil.rmtree(made)
+
+
+@contextlib.contextmanager
+def connected(directory, layer, names, hosts, more="true"):
+    """Give machines by name that reach each other and have SSH.
+
+    Args:
+        directory: of their files.
+        layer: what they have over this machine's system.
+        names: of `NODES`.
+        hosts: text of their ``/etc/hosts``.
+        more: commands that each runs.
+    """
+    wire = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
+    made = {}
+    try:
+        for name in names:
+            made[name] = Machine(directory, name, layer)
+        connect(wire.pid, made)
+        for name, machine in made.items():
+            machine.path("/etc/hosts").write_text(hosts)
+            machine.check(f"hostname {name}.example.com; ssh-keygen -A; /usr/sbin/sshd")
+            machine.check(more)
+        yield made
+    finally:
+        for machine in made.values():
+            machine.stop()
+        wire.kill()
+        wire.wait()

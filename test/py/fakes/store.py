@@ -5,17 +5,44 @@ contract tests as the sqlite engine, see ``unit/store/test_contract.py``: it cal
 ``done`` from its own thread, and durable state follows a moment after `commit_soon`;
 ``commit([])`` waits until all that was asked for is durable. Close it at the end of
 the test. `FakeStore` is durable at once and has no thread; `StepStore` remembers the
-state after every single commit.
+state after every single commit. `write` makes the file of a node's store.
 """
 
 import contextlib
 import queue
 import threading
 
-from ganeti.model.objects import Snapshot, Update
+from ganeti import store
+from ganeti.base.clock import SystemClock
+from ganeti.model.objects import TABLES, Snapshot, Update
 from ganeti.store.memory import MemoryBackend, open_memory
 
-__all__ = ["FakeStore", "MemoryBackend", "StepStore", "backend_with", "open_memory"]
+__all__ = [
+    "FakeStore",
+    "MemoryBackend",
+    "StepStore",
+    "backend_with",
+    "open_memory",
+    "updates",
+    "write",
+]
+
+
+def updates(snapshot):
+    """Return the changes that write all records of a snapshot."""
+    return [
+        Update(table, key, record)
+        for table in TABLES
+        for key, record in snapshot.table(table).items()
+    ]
+
+
+def write(paths, snapshot):
+    """Write the store of a node, with all records of a snapshot."""
+    clock = SystemClock()
+    db = store.open_master(paths.store_db, replicate=None, clock=clock, node="x")
+    db.commit(updates(snapshot))
+    db.close()
 
 
 class FakeStore:

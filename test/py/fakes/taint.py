@@ -48,9 +48,10 @@ SINK_ENDINGS = (
     *("files.write_file", "files.read_file", "files.remove_file", "files.backup_file"),
     *("files.make_dir", "files.locked", "paths.data", "paths.at", "paths.localize"),
     *("rpc.Target", "Target", "tcp_ping", "address_answers", "tcp.connect"),
-    *("authorized_keys.add", "pubkeys.update", "known_hosts.write", "ssconf.write"),
+    *("authorized_keys.add", "update_node_keys", "ssconf.write"),
     *("write_known_hosts", "Term", "HTTPSConnection", "create_connection"),
 )
+_DOTTED_ENDINGS = tuple(f".{end}" for end in SINK_ENDINGS)
 #: Of these, the first argument alone is a path; the others are content.
 _WRITES = ("files.write_file", "shell.put_file")
 VALIDATORS = frozenset(
@@ -85,6 +86,10 @@ class Function:
             self.parameters = self.parameters[1:]
         self.named = {*self.parameters, *(a.arg for a in args.kwonlyargs)}
         self.tainted = set()
+        walked = list(ast.walk(node))
+        #: All names in it: those of functions that it may call, and of attributes.
+        self.mentions = {n.id for n in walked if isinstance(n, ast.Name)}
+        self.mentions |= {n.attr for n in walked if isinstance(n, ast.Attribute)}
         #: Whether it returns values of nodes that it got itself, or from a parameter.
         self.returns_own = self.returns_given = False
 
@@ -98,28 +103,40 @@ class Check:
         self.classes = set()
         self.attributes = set()
         self.seen = set()
-        self.changed = True
+        #: Functions that use something that was found since they were looked at.
+        self.pending = []
+        self.users = {}
         for module, text in sorted(sources.items()):
             for node in ast.walk(ast.parse(text)):
                 if isinstance(node, ast.FunctionDef):
                     made = Function(module, node)
                     self.functions.setdefault(node.name, []).append(made)
+                    for name in made.mentions:
+                        self.users.setdefault(name, []).append(made)
                 elif isinstance(node, ast.ClassDef):
                     self.classes.add(node.name)
 
     def violations(self):
-        while self.changed:
-            self.changed = False
-            for group in self.functions.values():
-                for function in group:
-                    _Body(self, function, given=False).run()
-                    _Body(self, function, given=True).run()
+        self.pending = [f for group in self.functions.values() for f in group]
+        while self.pending:
+            functions, self.pending = dict.fromkeys(self.pending), []
+            for function in functions:
+                _Body(self, function, given=False).run()
+                _Body(self, function, given=True).run()
         return sorted(self.seen, key=str)
 
-    def note(self, known, item):
-        if item not in known:
-            known.add(item)
-            self.changed = True
+    def note_argument(self, function, name):
+        if name not in function.tainted:
+            function.tainted.add(name)
+            self.pending.append(function)
+
+    def note_attribute(self, module, name):
+        if (module, name) not in self.attributes:
+            self.attributes.add((module, name))
+            self.pending += [f for f in self.users.get(name, ()) if f.module == module]
+
+    def note_result(self, function):
+        self.pending += self.users.get(function.node.name, ())
 
 
 class _Body:
@@ -166,7 +183,7 @@ class _Body:
         name = "returns_given" if self.given else "returns_own"
         if is_tainted and not getattr(self.function, name):
             setattr(self.function, name, True)
-            self.check.changed = True
+            self.check.note_result(self.function)
 
     def iterate(self, target, over):
         is_tainted = self.value(over)
@@ -188,8 +205,7 @@ class _Body:
                 if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                     self.names.add(node.id)
                 elif isinstance(node, ast.Attribute) and _is_self(node.value):
-                    key = (self.function.module, node.attr)
-                    self.check.note(self.check.attributes, key)
+                    self.check.note_attribute(self.function.module, node.attr)
                 elif isinstance(node, ast.Subscript):
                     self.assign_container(node.value)
 
@@ -273,10 +289,7 @@ class _Body:
         is_given = any(arguments) or any(keywords.values())
         is_used = any(arguments[:1]) if name.endswith(_WRITES) else is_given
         if is_used and _is_sink(name):
-            self.check.note(
-                self.check.seen,
-                Violation(self.function.module, node.lineno, name),
-            )
+            self.check.seen.add(Violation(self.function.module, node.lineno, name))
         if last in SOURCES or name.endswith("shell.run"):
             return True
         if last in VALIDATORS:
@@ -313,7 +326,7 @@ class _Body:
         given = dict(zip(function.parameters, arguments, strict=False)) | keywords
         for name, is_tainted in given.items():
             if is_tainted and name in function.named:
-                self.check.note(function.tainted, name)
+                self.check.note_argument(function, name)
 
 
 def _is_self(node):
@@ -330,7 +343,7 @@ def _is_sink(name):
     return (
         name in SINK_CALLS
         or name.partition(".")[0] in SINK_MODULES
-        or any(name == end or name.endswith(f".{end}") for end in SINK_ENDINGS)
+        or f".{name}".endswith(_DOTTED_ENDINGS)
     )
 
 

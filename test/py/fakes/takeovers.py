@@ -9,7 +9,7 @@ import functools
 import random
 import time
 
-from fakes.failovers import JOB, Load, is_running, missing
+from fakes.failovers import JOB, Load, Losses, is_running, missing
 from fakes.patience import until
 from ganeti.base import errors
 from ganeti.protocols import luxi
@@ -24,30 +24,16 @@ _UNDO = {"kill": "start", "pause": "resume"}
 
 
 @dataclasses.dataclass
-class Figures:
-    """Results of some takeovers.
+class Figures(Losses):
+    """Results of some takeovers; each lasts until the first job that is accepted after it.
 
     Attributes:
         faults: each fault in order, as text.
-        jobs: ids that were acknowledged.
         checked: ids that a later master was asked for.
-        lost: acknowledged ids that a later master did not know.
-        twice: ids that were given to two clients.
-        two_masters: takeovers after which two master daemons remained.
-        seconds: from each fault to the first job that was accepted after it.
     """
 
     faults: list = dataclasses.field(default_factory=list)
-    jobs: set = dataclasses.field(default_factory=set)
     checked: set = dataclasses.field(default_factory=set)
-    lost: set = dataclasses.field(default_factory=set)
-    twice: set = dataclasses.field(default_factory=set)
-    two_masters: int = 0
-    seconds: list = dataclasses.field(default_factory=list)
-
-    @property
-    def is_good(self):
-        return not (self.lost or self.twice or self.two_masters)
 
     def __str__(self):
         times = sorted(self.seconds)

@@ -1,7 +1,7 @@
 """A cluster with an instance of each kind, and nodes on which everything succeeds.
 
 Nodes answer questions as the records of the cluster say. Calls that act succeed, with the
-answers that plans assume, see `ganeti.operations.mcpu.dry_run_policy`.
+answers that plans assume, see `ganeti.operations.mcpu.simulated_nodes`.
 """
 
 import copy
@@ -11,10 +11,10 @@ import json
 
 from fakes import clusters
 from fakes.engine import Engine
-from fakes.rpc import failure
+from fakes.rpc import failure, reads
 from ganeti.model import objects
-from ganeti.operations.mcpu import dry_run_policy
-from ganeti.protocols.rpc.table import PROCEDURES
+from ganeti.operations.mcpu import simulated_nodes
+from ganeti.protocols.rpc import PROCEDURES
 
 RACK = "00000000-0000-4000-8000-0000000000b0"
 LAN = clusters.NETWORK
@@ -136,6 +136,7 @@ class UnitCluster:
         script = {
             name: self._acting(row) for name, row in PROCEDURES.items() if not row.reads
         }
+        script |= reads(self)
         script |= {
             name.removeprefix("_ask_"): getattr(self, name)
             for name in dir(self)
@@ -181,18 +182,26 @@ class UnitCluster:
 
     @staticmethod
     def _acting(row):
-        return lambda _node, args: dry_run_policy.answer(row, args)
+        return lambda _node, args: simulated_nodes.answer(row, args)
 
     @property
     def _snapshot(self):
         return self.engine.snapshot
 
-    def _running(self, node):
+    # State
+    def guests_on(self, node, _hypervisors):
         return {
-            item.name: {"memory": 128, "vcpus": 1, "state": 0, "time": 1.5}
+            item.name: simulated_nodes.guest_info(128, 1, 1.5)
             for item in self._snapshot.instances.values()
             if item.primary_node == node and item.admin_state == "up"
         }
+
+    def guest_on(self, node, name):
+        return self.guests_on(node, ()).get(name, {})
+
+    def disk_on(self, _node, disk):
+        path = {"dev_path": f"/dev/{disk['uuid']}", "major": 147, "minor": 1}
+        return simulated_nodes.disk_status(disk) | path
 
     # Questions
     def _ask_node_info(self, _node, args):
@@ -209,15 +218,6 @@ class UnitCluster:
         machine = {"cpu_total": 8, "cpu_dom0": 1, "hv_version": [7, 2]}
         return ["boot", units, [memory | machine for _ in args[1]]]
 
-    def _ask_instance_info(self, node, args):
-        return self._running(node).get(args[0], {})
-
-    def _ask_all_instances_info(self, node, _args):
-        return self._running(node)
-
-    def _ask_instance_list(self, node, _args):
-        return sorted(self._running(node))
-
     def _ask_instance_get_migration_status(self, _node, _args):
         return {"status": "completed"}
 
@@ -230,29 +230,8 @@ class UnitCluster:
     _ask_bridges_exist = _ask_hotplug_supported = _agrees
     _ask_hypervisor_validate_params = _ask_instance_migratable = _agrees
 
-    @staticmethod
-    def _mirror(disk):
-        return {
-            "dev_path": f"/dev/{disk['uuid']}",
-            "major": 147,
-            "minor": 1,
-            "sync_percent": None,
-            "estimated_time": None,
-            "is_degraded": False,
-            "ldisk_status": 1,
-        }
-
-    def _ask_blockdev_find(self, _node, args):
-        return self._mirror(args[0])
-
-    def _ask_blockdev_getmirrorstatus(self, _node, args):
-        return [self._mirror(disk) for disk in args[0]]
-
-    def _ask_blockdev_getmirrorstatus_multi(self, _node, args):
-        return [[True, self._mirror(disk)] for disk in args[0]]
-
-    def _ask_blockdev_getdimensions(self, _node, args):
-        return [[disk["size"] * 1024 * 1024, None] for disk in args[0]]
+    def _ask_blockdev_getmirrorstatus(self, node, args):
+        return [self.disk_on(node, disk) for disk in args[0]]
 
     def _ask_drbd_wait_sync(self, _node, _args):
         return [True, 100]

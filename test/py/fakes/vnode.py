@@ -21,7 +21,7 @@ PORT = 1811
 def own_address(network):
     """Return an address of this test process alone in a network such as ``127.2``."""
     tail = (os.getpid() % 60000) + 300
-    return f"{network}.{tail >> 8}.{(tail & 255) or 1}"
+    return f"{network}.{tail >> 8}.{tail & 255}"
 
 
 def know_own_name(paths):
@@ -106,7 +106,7 @@ class VirtualNode:
     def ask(self, procedure="version", *args, term=None):
         """Call a procedure of the node daemon over a new connection."""
         with contextlib.closing(self.runner(term)) as caller:
-            return caller.call_one(procedure, "u1", *args)
+            return caller.call(procedure, ["u1"], args)["u1"]
 
     def stop(self, number=signal.SIGTERM):
         """End the node daemon and return its exit code and what it still wrote."""

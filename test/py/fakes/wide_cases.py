@@ -13,7 +13,7 @@ from typing import Any
 from fakes import made_cases, made_clusters, master_answers
 from fakes.made_cases import Case
 from fakes.made_clusters import Made
-from ganeti.decisions.htools.model.loaders import text
+from ganeti.decisions.htools.model import text
 
 _SHARED = ("diskless", "rbd", "ext", "gluster", "blockdev", "file")
 _STATES = (

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.daemon
 POINTS = int(os.environ.get("CRASH_POINTS", "300"))
 CLUSTERS = 4
 #: No point begins after this.
-MINUTES = min(6, float(os.environ.get("FIRE_MINUTES", "7")))
+MINUTES = min(6, float(os.environ.get("FIRE_MINUTES", "2")))
 
 
 def is_enough(reached, count):
@@ -27,7 +27,7 @@ def is_enough(reached, count):
     return reached.total() >= count / 10 and ended > reached.total() / 2
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1200)
 def test_nothing_acknowledged_is_lost_at_any_point(record_property):
     seed = seeds.given("CRASH_SEED")
     reached = crash_points.run(POINTS, seed, clusters=CLUSTERS, minutes=MINUTES)

@@ -30,25 +30,25 @@ HISTORIES = int(os.environ.get("HISTORIES", "4"))
 POINTS = int(os.environ.get("CRASH_POINTS", "20"))
 #: Nodes and candidates of the clusters.
 SIZES = ((3, 3), (5, 4))
-#: Nothing begins after this.
-MINUTES = min(3, float(os.environ.get("FIRE_MINUTES", "7")))
+#: Nothing begins after this in each of two tests, which one worker plays.
+MINUTES = min(3, float(os.environ.get("FIRE_MINUTES", "2")) / 2)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1200)
 def test_histories_keep_the_commit_rule(record_property):
     seed = seeds.given("HISTORY_SEED")
     figures, _texts = play.run(
         HISTORIES, seed, SIZES, store="etcd", beside=2, minutes=MINUTES, show=print
     )
     record_property("figures", f"seed {seed}: {figures}")
-    # A slow machine, or a run that is late, plays fewer.
+    # A slow machine plays fewer.
     assert figures.histories >= 1
     assert figures.jobs > figures.histories
     assert figures.answers > figures.histories
     gc.collect()
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1200)
 def test_nothing_acknowledged_is_lost_at_any_point(record_property):
     seed = seeds.given("CRASH_SEED")
     reached = crash_points.run(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fakes import allocators, clusters
 from fakes.rpc import FakeRunner
+from fakes.seeds import examples
 from ganeti.base import errors
 from ganeti.master import iallocator
 from ganeti.master.iallocator import answer_checks
@@ -68,7 +69,7 @@ def test_the_valid_answers_are_valid(mode: str) -> None:
     assert judge(mode, texts(VALID[mode])).success
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(MODES, VALUES)
 @example("multi-allocate", [[[[], []]], []])
 @example("node-evacuate", [[], [], [[{"OP_ID": []}]]])
@@ -102,7 +103,7 @@ def with_part(value, path, part):
     return out
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(MODES, st.randoms(use_true_random=False), VALUES)
 def test_valid_answers_with_one_part_exchanged(
     mode: str, dice: random.Random, part: object
@@ -119,7 +120,7 @@ def test_valid_answers_with_one_part_exchanged(
             assert op.instance_name == INSTANCE
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.text() | st.binary().map(lambda data: data.decode(errors="replace")))
 @example("[" * 200000)
 @example('{"success": true')

@@ -6,10 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes import made_clusters
+from fakes.seeds import examples
 from fakes.some_cluster import random_cluster
 from ganeti.decisions.htools.balance import greedy, search
 from ganeti.decisions.htools.balance.lower_bounds import MoveBounds
-from ganeti.decisions.htools.model.loaders import text
+from ganeti.decisions.htools.model import text
 from ganeti.decisions.htools.rules import moves
 from ganeti.decisions.htools.rules.move_constraints import MoveOptions
 from ganeti.decisions.htools.score import components
@@ -50,7 +51,7 @@ def planned(cluster):
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(SEEDS, CASES)
 def test_every_step_is_allowed_and_gives_the_score_it_says(seed, case):
     cluster = random_cluster(seed, **case)
@@ -66,7 +67,7 @@ def test_every_step_is_allowed_and_gives_the_score_it_says(seed, case):
         last = step.score
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(SEEDS, CASES)
 def test_no_instance_is_lost_or_comes_to_a_node_offline(seed, case):
     cluster = random_cluster(seed, **case)
@@ -86,7 +87,7 @@ def test_no_instance_is_lost_or_comes_to_a_node_offline(seed, case):
         assert sorted(held) == [i for i, at in enumerate(now.pri) if at == node]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(SEEDS, st.booleans(), st.sampled_from(["drbd", "sharedfile"]))
 def test_no_node_becomes_less_safe(seed, tags, template):
     cluster = tight(random_cluster(seed, tags=tags, template=template))
@@ -101,7 +102,7 @@ def test_no_node_becomes_less_safe(seed, tags, template):
         before = now.copy()
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 @given(SEEDS, CASES, st.booleans())
 def test_pairs_end_no_worse_and_keep_the_rules(seed, case, narrow):
     cluster = random_cluster(seed, **case)
@@ -128,7 +129,7 @@ def test_pairs_end_no_worse_and_keep_the_rules(seed, case, narrow):
         before = now.copy()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(SEEDS, CASES)
 def test_names_change_nothing_but_names(seed, case):
     cluster = random_cluster(seed, **case)
@@ -141,7 +142,7 @@ def test_names_change_nothing_but_names(seed, case):
     assert planned(renamed) == planned(cluster)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(SEEDS, CASES)
 def test_the_state_after_a_plan_is_that_of_its_cluster(seed, case):
     cluster = random_cluster(seed, **case)
@@ -158,7 +159,7 @@ def test_the_state_after_a_plan_is_that_of_its_cluster(seed, case):
     assert (fresh.pri_tags == now.pri_tags).all()
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(
     st.integers(0, 10**4), st.sampled_from(["", "exclusion", "migration", "location"])
 )

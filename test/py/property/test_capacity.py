@@ -5,6 +5,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fakes.seeds import examples
 from fakes.some_cluster import random_cluster
 from ganeti.decisions.htools.alloc import allocate
 from ganeti.decisions.htools.capacity.filler import Filler
@@ -30,7 +31,7 @@ def cluster(seed: int, template: str) -> Cluster:
     return random_cluster(seed, template=template, offline=seed % 2)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(SEEDS, TEMPLATES, SIZES, st.booleans())
 def test_each_place_is_allowed_when_its_turn_comes(
     seed: int, template: str, size: InstanceSize, tiered: bool
@@ -55,7 +56,7 @@ def test_each_place_is_allowed_when_its_turn_comes(
         assert GlobalN1(now, only_online=True).holds()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(SEEDS, st.sampled_from(["plain", "sharedfile"]), SIZES)
 def test_more_of_everything_never_counts_less(
     seed: int, template: str, size: InstanceSize
@@ -82,7 +83,7 @@ def test_more_of_everything_never_counts_less(
     assert count(msgspec.structs.replace(base, nodes=nodes)) >= count(base)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(SEEDS, TEMPLATES, SIZES)
 def test_a_limit_gives_the_first_of_all_places(
     seed: int, template: str, size: InstanceSize
@@ -94,7 +95,7 @@ def test_a_limit_gives_the_first_of_all_places(
     assert CapacitySearch(state, few).standard(size).placed == every[:3]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(SEEDS, st.integers(1, 3), st.booleans(), st.booleans(), st.integers(0, 2))
 def test_tables_of_pairs_choose_as_scores_worked_out_in_full(
     seed: int, vcpus: int, is_level: bool, has_groups: bool, locations: int
@@ -137,7 +138,7 @@ def test_tables_of_pairs_choose_as_scores_worked_out_in_full(
     assert np.array_equal(quick.state.rows, slow.state.rows)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(SEEDS, TEMPLATES, st.booleans(), st.sampled_from([0.0, 0.3]))
 def test_refusals_are_those_of_an_allocation(
     seed: int, template: str, exclusive: bool, min_disk: float

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from fakes.seeds import examples
 from fakes.some_cluster import random_cluster
 from ganeti.decisions.htools.model.cluster import NONE, Cluster, Instance
 from ganeti.decisions.htools.n1 import check, failure_tables, simulate
@@ -119,7 +120,7 @@ def where_by_tables(
         mock.patch.object(failure_tables.EvacuationProgress, "open_at", all_are_open),
     ):
         test = GlobalN1(state)
-        test._know_loads(nodes)
+        test.evacuees.know(state, nodes)
         assert test._find_bad_of(0, nodes) is None
     moved = actual[0].moved()
     out: dict[int, list[int]] = {node: [] for node in nodes}
@@ -136,7 +137,7 @@ def by_states(state: node_state.ClusterState, node: int) -> bool:
 
 
 @pytest.mark.sampled
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(seed=SEEDS, apart=st.booleans(), located=st.booleans())
 def test_nodes_emptied_side_by_side_end_as_one_by_one(
     seed: int, apart: bool, located: bool
@@ -157,16 +158,21 @@ def test_nodes_emptied_side_by_side_end_as_one_by_one(
     assert not any(certain[node] and not slow[node] for node in nodes)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(seed=SEEDS, apart=st.booleans(), located=st.booleans())
 def test_each_instance_goes_to_the_same_place(
     seed: int, apart: bool, located: bool
 ) -> None:
     rng = random.Random(seed)
     base = cluster(rng, apart=apart, located=located)
-    # Odd nodes, for which no two places cost the same.
+    # Odd nodes, for which no two places cost the same, not even for an instance that
+    # takes neither memory nor disk.
     nodes = tuple(
-        replace(node, total_memory=node.total_memory + rng.randrange(4000))
+        replace(
+            node,
+            total_memory=node.total_memory + rng.randrange(4000),
+            cpu_speed=rng.uniform(1.0, 1.5),
+        )
         for node in base.nodes
     )
     state = node_state.ClusterState(replace(base, nodes=nodes))

@@ -3,6 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fakes.seeds import examples
 from ganeti.decisions import lock_rules as rules
 
 OWNERS = range(8)
@@ -95,7 +96,7 @@ class Model:
             assert p.waiters
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=examples(2000), deadline=None)
 @given(st.lists(STEP, max_size=60))
 def test_exclusion_fairness_and_no_lost_wakeup(steps):
     model = Model()
@@ -104,7 +105,7 @@ def test_exclusion_fairness_and_no_lost_wakeup(steps):
         model.check()
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(st.lists(STEP, max_size=40))
 def test_everybody_gets_a_turn_when_holders_let_go(steps):
     model = Model()

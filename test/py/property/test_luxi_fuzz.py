@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from fakes import values
 from fakes.master import Master
 from fakes.rpc import FAILING_NODE
+from fakes.seeds import examples
 from fakes.simulation import Simulation
 from ganeti import store
 from ganeti.base import clock, errors
 from ganeti.daemons.masterd.methods import calls, jobs
 from ganeti.model.qlang import parser as filter_text
-from ganeti.model.qlang.structure import check as check_filter
+from ganeti.model.qlang.parser import check as check_filter
 
 END = b"\x03"
 RESOURCES = ["node", "instance", "group", "job", "lock", "os", "cluster", "filter", "x"]
@@ -37,7 +38,7 @@ FILTERS = st.recursive(
     max_leaves=10,
 )
 relaxed = settings(
-    max_examples=60,
+    max_examples=examples(60),
     deadline=None,
     database=None,
     suppress_health_check=list(HealthCheck),
@@ -133,7 +134,7 @@ def test_any_bytes_are_answered_or_hung_up_on(master, data):
 
 
 def test_any_filter_is_applied_or_refused(wire, caplog):
-    @settings(relaxed, max_examples=300)
+    @settings(relaxed, max_examples=examples(300))
     @given(st.sampled_from(RESOURCES), FILTERS)
     def check(what, qfilter):
         message = {"method": "Query", "args": [what, FIELDS[:2], qfilter]}
@@ -150,7 +151,7 @@ WORDS = st.sampled_from(
 )
 
 
-@settings(relaxed, max_examples=500)
+@settings(relaxed, max_examples=examples(500))
 @given(st.lists(WORDS | st.text(max_size=4), max_size=8).map(" ".join))
 def test_any_filter_text_is_parsed_or_refused(text):
     try:
@@ -168,7 +169,7 @@ def good_database():
         return pathlib.Path(running.paths.store_db).read_bytes()
 
 
-@settings(relaxed, max_examples=int(os.environ.get("FUZZ_EXAMPLES", "40")))
+@settings(relaxed, max_examples=int(os.environ.get("FUZZ_EXAMPLES") or examples(40)))
 @given(st.integers(0, 2**20), st.none() | st.binary(min_size=1, max_size=64))
 def test_a_damaged_database_is_refused_with_a_clear_error(place, junk):
     good = good_database()

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fakes import cluster, old_cluster
+from fakes import cluster, ganeti2
+from fakes.seeds import examples
 from ganeti import store
 from ganeti.base import clock, errors
 from ganeti.base.pathutils import Paths
@@ -16,7 +17,7 @@ from ganeti.migration import cfgupgrade, old_config
 
 CALM = settings(
     deadline=None,
-    max_examples=40,
+    max_examples=examples(40),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 words = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=1, max_size=12)
@@ -28,7 +29,7 @@ uuids = st.uuids(version=4).map(str)
 @st.composite
 def clusters(draw):
     """Draw a consistent configuration as Ganeti 3.0 and 3.1 write it."""
-    base = draw(st.sampled_from([cluster.example_data, old_cluster.debian]))()
+    base = draw(st.sampled_from([cluster.example_data, ganeti2.debian]))()
     old_config.convert_hvparams(base)
     base["version"] = draw(st.sampled_from([3000000, 3010000]))
     base["serial_no"] = draw(st.integers(1, 10**9))
@@ -167,9 +168,9 @@ def test_a_round_trip_loses_nothing(data, places) -> None:
 def test_a_dangling_reference_is_named_and_nothing_is_changed(
     data, number, places
 ) -> None:
-    changes = old_cluster.references(data)
-    wrong = old_cluster.broken(data, changes[number % len(changes)])
-    check_refused(places, json.dumps(wrong), old_cluster.UNKNOWN)
+    changes = ganeti2.references(data)
+    wrong = ganeti2.broken(data, changes[number % len(changes)])
+    check_refused(places, json.dumps(wrong), ganeti2.UNKNOWN)
 
 
 def check_refused(places, text, words):
@@ -186,7 +187,7 @@ def check_refused(places, text, words):
 @given(part=st.floats(0, 0.9999))
 @CALM
 def test_a_truncated_file_is_refused(part, places) -> None:
-    text = old_cluster.DEBIAN.read_text().rstrip()
+    text = ganeti2.DEBIAN.read_text().rstrip()
     check_refused(places, text[: int(len(text) * part)], "truncated or damaged")
 
 
@@ -202,9 +203,9 @@ def spots(value, path=()):
 
 def test_a_strange_value_is_accepted_or_refused_in_one_line() -> None:
     refused = 0
-    for *path, last in [path for path in spots(old_cluster.debian()) if path]:
+    for *path, last in [path for path in spots(ganeti2.debian()) if path]:
         for junk in (None, 7, "x", [], {}, [[]], -1.5):
-            data = old_cluster.debian()
+            data = ganeti2.debian()
             target = data
             for key in path:
                 target = target[key]
@@ -226,7 +227,7 @@ def outcome(data, where):
 
 
 def test_the_file_of_debian_comes_back_whole(places) -> None:
-    data = old_cluster.debian()
+    data = ganeti2.debian()
     bring_in(places, json.dumps(data), cluster_name="cluster.vc.test")
     cfgupgrade.write_config(places, dry_run=False, check=True, version=3000000)
     actual = json.loads(pathlib.Path(places.config_data).read_text())
@@ -235,7 +236,7 @@ def test_the_file_of_debian_comes_back_whole(places) -> None:
 
 
 def test_another_cluster_a_newer_release_and_nonsense_are_refused(places) -> None:
-    data = old_cluster.debian()
+    data = ganeti2.debian()
     with pytest.raises(errors.ConfigurationError, match="is of the cluster cluster"):
         bring_in(places, json.dumps(data), cluster_name="other.example.com")
     check_refused(places, json.dumps(data | {"version": 3020000}), "is newer than this")
@@ -244,7 +245,7 @@ def test_another_cluster_a_newer_release_and_nonsense_are_refused(places) -> Non
 
 
 def test_the_export_lists_what_ganeti_does_not_have(places, caplog) -> None:
-    data = old_cluster.debian()
+    data = ganeti2.debian()
     data["cluster"]["commit_policy"] = "availability"
     data["cluster"]["automation_limits"] = {"moved-share": 5.0}
     data["cluster"]["automation_freeze"] = {"reason": "r", "time": 1.0}
@@ -262,7 +263,7 @@ def test_the_export_lists_what_ganeti_does_not_have(places, caplog) -> None:
 
 
 def test_the_store_is_a_new_one(places) -> None:
-    bring_in(places, old_cluster.DEBIAN.read_text())
+    bring_in(places, ganeti2.DEBIAN.read_text())
     follower = store.Follower(places.store_db)
     assert len(follower.snapshot().instances) == 3
     follower.close()

@@ -21,9 +21,10 @@ from hypothesis import strategies as st
 
 from fakes import made_cases, made_clusters
 from fakes.made_clusters import Shape
+from fakes.seeds import examples
 from ganeti.commands.htools import hail, hbal, hcheck, hinfo, hroller, hspace, hsqueeze
+from ganeti.decisions.htools.model import text
 from ganeti.decisions.htools.model.cluster import DataError
-from ganeti.decisions.htools.model.loaders import text
 
 TOP = pathlib.Path(__file__).parents[3]
 SHAPES = (
@@ -124,7 +125,7 @@ def check(code: int, err: str) -> None:
     assert err.count("Error: ") == (1 if code and "Error: " in err else 0)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(
     st.sampled_from(sorted(PROGRAMS)),
     st.randoms(use_true_random=False),
@@ -175,7 +176,7 @@ def parts(value, path=()):
     return actual
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.integers(0, 60),
     st.randoms(use_true_random=False),

@@ -1,4 +1,7 @@
-"""States of placement stay true: after moves they are as if loaded, for any cluster."""
+"""States of placement stay true: after moves they are as if loaded, for any cluster.
+
+Allocations keep the rules.
+"""
 
 import random
 
@@ -8,18 +11,22 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fakes.every_move import every_move, legal_moves
-from fakes.some_cluster import random_cluster
+from fakes import placement
+from fakes.seeds import examples
+from fakes.some_cluster import every_move, legal_moves, random_cluster
+from ganeti.decisions.htools.balance import search as exact_deltas
 from ganeti.decisions.htools.balance.lower_bounds import MoveBounds
 from ganeti.decisions.htools.balance.search import MoveSearch
-from ganeti.decisions.htools.model.cluster import Cluster, Instance
+from ganeti.decisions.htools.hail import answer, request
+from ganeti.decisions.htools.model.cluster import NONE, Cluster, Instance
+from ganeti.decisions.htools.n1.check import GlobalN1
 from ganeti.decisions.htools.rules import moves
 from ganeti.decisions.htools.rules.move_constraints import MoveOptions
 from ganeti.decisions.htools.rules.moves import Move, MoveKind
-from ganeti.decisions.htools.score import components, exact_deltas
+from ganeti.decisions.htools.score import components
 from ganeti.decisions.htools.score.move_estimates import MoveEstimator
 from ganeti.decisions.htools.state import node_state
-from ganeti.decisions.htools.state.columns import ROWS
+from ganeti.decisions.htools.state.amounts import ROWS
 
 SEEDS = st.integers(0, 10**6)
 TEMPLATES = st.sampled_from(["drbd", "sharedfile"])
@@ -97,7 +104,7 @@ def whole(state: node_state.ClusterState) -> list[node_state.Floats]:
     return [now, later, disk, disk_later, *([spindles] if known else [])]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(SEEDS, TEMPLATES)
 def test_moves_leave_what_loading_their_result_gives(seed: int, template: str) -> None:
     state = node_state.derive(varied(seed, template))
@@ -123,7 +130,7 @@ def test_moves_leave_what_loading_their_result_gives(seed: int, template: str) -
         assert now.tolist() == wanted.tolist()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(SEEDS, TEMPLATES)
 def test_going_back_restores_all_numbers(seed: int, template: str) -> None:
     state = node_state.derive(varied(seed, template, is_plain=True))
@@ -137,7 +144,7 @@ def test_going_back_restores_all_numbers(seed: int, template: str) -> None:
     assert (state.pri_tags == tags).all()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(SEEDS, TEMPLATES)
 def test_many_scores_at_once_are_those_of_one_at_a_time(
     seed: int, template: str
@@ -146,7 +153,7 @@ def test_many_scores_at_once_are_those_of_one_at_a_time(
     wander(state, seed, 2)
     rows = state.rows.tobytes()
     listed = list(every_move(state))
-    actual = exact_deltas.after(state, listed)
+    actual = exact_deltas.exact_after(state, listed)
     for (inst, move), value in zip(listed, actual, strict=True):
         with moves.trial(state, inst, move.target):
             moves.apply(state, inst, move)
@@ -167,7 +174,7 @@ OPTIONS = st.builds(MoveOptions, disk_moves=st.booleans(), force=st.booleans())
 
 
 @pytest.mark.sampled
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(SEEDS, TEMPLATES, OPTIONS)
 @np.errstate(divide="ignore", invalid="ignore")
 def test_an_estimate_says_which_moves_are_allowed_and_what_they_bring(
@@ -186,7 +193,7 @@ def test_an_estimate_says_which_moves_are_allowed_and_what_they_bring(
     legal = set(legal_moves(state, options))
     now = components.value(state)
     for (inst, move), value in zip(
-        listed, exact_deltas.after(state, listed), strict=True
+        listed, exact_deltas.exact_after(state, listed), strict=True
     ):
         at = np.array([inst]), np.array([move.target])
         (change,) = actual.estimate(move.kind, *at)
@@ -231,7 +238,7 @@ def mixed(seed: int) -> Cluster:
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(SEEDS, OPTIONS, st.booleans())
 # DRBD disks alone that must stay where they are: only failovers, which have no target.
 @example(45, MoveOptions(disk_moves=False), True)
@@ -258,7 +265,7 @@ def test_bounds_hold_from_move_to_move(
         check_bounds(actual, bounds)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(SEEDS, TEMPLATES, OPTIONS, st.integers(0, 3))
 @np.errstate(divide="ignore", invalid="ignore")
 def test_a_search_updated_after_moves_finds_the_best_of_all(
@@ -281,7 +288,72 @@ def test_a_search_updated_after_moves_finds_the_best_of_all(
     if not legal:
         assert best is None
         return
-    scores = exact_deltas.after(state, legal)
+    scores = exact_deltas.exact_after(state, legal)
     lowest = min(scores)
     inst, move = legal[scores.index(lowest)]
     assert best == (inst, move, lowest)
+
+
+# Allocations keep the rules on any cluster.
+
+ALL_TEMPLATES = st.sampled_from(["drbd", "plain", "sharedfile"])
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.integers(0, 10**6), ALL_TEMPLATES)
+def test_an_allocation_keeps_policies_and_safety(seed: int, template: str) -> None:
+    data = placement.some_cluster(seed, template)
+    before = node_state.ClusterState(request.read_cluster(data))
+    actual = answer.solve(data, answer.SolverOptions())
+    if not actual.answer["success"]:
+        return
+    after = actual.after
+    names = actual.answer["result"]
+    places = [node.name for node in after.cluster.nodes]
+    assert len(set(names)) == (2 if template == "drbd" else 1)
+    assert GlobalN1(after).holds()
+    worse = after.fails_n1 & ~before.fails_n1
+    assert not worse.any()
+    for name in names:
+        node = places.index(name)
+        assert after.unallocated[node] > 0
+        assert after.per_cpu(after.u_cpu)[node] <= after.cpu_ratio[node]
+        assert after.f_dsk[node] > 0
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(st.integers(0, 10**6), ALL_TEMPLATES)
+def test_no_other_place_has_a_better_score(seed: int, template: str) -> None:
+    data = placement.some_cluster(seed, template)
+    actual = answer.solve(data, answer.SolverOptions(capacity_checks=False))
+    if not actual.answer["success"]:
+        return
+    cluster = request.read_cluster(data)
+    ask = request.read_request(data, cluster)
+    assert isinstance(ask, request.AllocateRequest)
+    chosen = components.value(actual.after)
+    size = len(cluster.nodes)
+    pairs = [(p, s) for p in range(size) for s in range(size) if p != s]
+    if ask.count == 1:
+        pairs = [(p, NONE) for p in range(size)]
+    for primary, secondary in pairs:
+        state = node_state.ClusterState(cluster)
+        state.place(state.new(ask.item), primary, secondary)
+        strained = state.fails_n1.any() or (state.unallocated <= 0).any()
+        assert strained or components.value(state) > chosen - 1e-9
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(st.integers(0, 10**6))
+def test_taking_an_instance_off_restores_all_numbers(seed: int) -> None:
+    cluster = request.read_cluster(placement.some_cluster(seed))
+    state = node_state.ClusterState(cluster)
+    rows, peers = state.rows.copy(), state.peers.copy()
+    item = msgspec.structs.replace(Instance("x", 512, 2000, 1, NONE), disks=(1872,))
+    index = state.new(item)
+    state.place(index, 0, 1)
+    assert (state.rows != rows).any()
+    state.remove(index)
+    state.forget(index)
+    assert (state.rows == rows).all()
+    assert (state.peers == peers).all()

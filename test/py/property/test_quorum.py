@@ -15,6 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from fakes.seeds import examples
 from ganeti.decisions.quorum import (
     Ack,
     Copy,
@@ -260,7 +261,9 @@ class Cluster(RuleBasedStateMachine):
 
 
 TestCluster = Cluster.TestCase
-TestCluster.settings = settings(deadline=None, max_examples=50, stateful_step_count=40)
+TestCluster.settings = settings(
+    deadline=None, max_examples=examples(50), stateful_step_count=40
+)
 
 WALKS = 2000
 STEPS = 60

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import strategies as st
 
 from fakes import clusters
+from fakes.seeds import examples
 from ganeti.base.constants import versions
-from ganeti.decisions.verify import Report, files, nodes, volumes
+from ganeti.decisions.verify import Report, files, nodes, storage
 from ganeti.decisions.verify import instances as where
 from ganeti.decisions.verify import node_answer as forms
 
@@ -58,7 +59,7 @@ KEYS = [
 VERSION = [versions.PROTOCOL_VERSION, versions.RELEASE_VERSION]
 
 
-@hypothesis.settings(max_examples=200, deadline=None)
+@hypothesis.settings(max_examples=examples(200), deadline=None)
 @hypothesis.given(key=st.sampled_from(KEYS), value=GARBAGE)
 def test_no_answer_of_a_node_breaks_its_judgement(key, value):
     answer, _ = forms.clean({"version": VERSION, "time": [1000, 0], key: value})
@@ -66,7 +67,7 @@ def test_no_answer_of_a_node_breaks_its_judgement(key, value):
     report = Report()
     nodes.judge(report, node, answer, EXPECTED)
     nodes.volume_groups(report, node, answer, "xenvg")
-    volumes.judge(report, MIRRORED, node, answer)
+    storage.judge_volumes(report, MIRRORED, node, answer)
     nodes.digests(report, SNAPSHOT, {N1: answer})
     good, wrong = forms.clean(
         {"oslist": [["tiny", "/os", True, "", [], [], [20], False]]}
@@ -78,7 +79,7 @@ def test_no_answer_of_a_node_breaks_its_judgement(key, value):
         assert finding.line(error_codes=True)
 
 
-@hypothesis.settings(max_examples=100, deadline=None)
+@hypothesis.settings(max_examples=examples(100), deadline=None)
 @hypothesis.given(sums=GARBAGE, other=GARBAGE)
 def test_no_checksums_break_the_comparison_of_files(sums, other):
     report = Report()
@@ -94,15 +95,13 @@ def test_no_checksums_break_the_comparison_of_files(sums, other):
     )
 
 
-@hypothesis.settings(max_examples=100, deadline=None)
+@hypothesis.settings(max_examples=examples(100), deadline=None)
 @hypothesis.given(rows=GARBAGE)
 def test_no_disk_status_breaks_the_judgement_of_an_instance(rows):
     instance = SNAPSHOT.instances[clusters.instance_uuid(1)]
     pairs = forms.disk_rows(rows, 2, None)
     assert len(pairs) == 2
-    seen = where.Observations(
-        {N1: frozenset()}, {instance.uuid: {N1: pairs}}, frozenset()
-    )
+    seen = where.Observations({N1: frozenset()}, {instance.uuid: {N1: pairs}})
     where.judge(Report(), SNAPSHOT, instance, seen, [])
 
 
@@ -113,7 +112,7 @@ def test_a_missing_answer_is_no_crash(key):
     nodes.judge(Report(), SNAPSHOT.nodes[N1], forms.clean(answer)[0], EXPECTED)
 
 
-@hypothesis.settings(max_examples=50, deadline=None)
+@hypothesis.settings(max_examples=examples(50), deadline=None)
 @hypothesis.given(raw=GARBAGE)
 def test_an_answer_that_is_no_object_is_left_out_whole(raw):
     good, wrong = forms.clean(raw)

@@ -16,12 +16,12 @@ PACKAGES = (
     *(
         "daemons/confd",
         "daemons/mains",
-        "daemons/maintd",
-        "daemons/mond",
+        "daemons/maintd_metrics.py",
+        "daemons/mond_agent.py",
         "migration",
         "node",
     ),
-    *("protocols/confd", "protocols/ssconf", "protocols/uidpool", "tools"),
+    *("protocols/confd", "protocols/ssconf.py", "protocols/uidpool.py", "tools"),
 )
 #: Calls without a size: they read to the end.
 _TO_THE_END = ("read", "readline", "readlines")
@@ -36,10 +36,13 @@ _SEEKS = "finds the size of a device; reads nothing"
 ACCEPTED = {
     ("node/calls/disks/blockdev.py", "open"): _SEEKS,
     (
-        "node/calls/os/os_archives.py",
+        "node/calls/helper_machines.py",
         "open",
     ): "a checked descriptor; reads a number of bytes",
-    ("node/hypervisor/kvm/kept.py", "open"): "a checked descriptor, also of its links",
+    (
+        "node/hypervisor/kvm/devices/firmware.py",
+        "open",
+    ): "a checked descriptor, also of its links",
     ("node/hypervisor/kvm/devices/tpm.py", "open"): "gives a file away; reads nothing",
     ("node/collectors/helper.py", "read"): _OWN_PIPE,
     ("daemons/common.py", "read"): _OWN_PIPE,
@@ -60,7 +63,6 @@ ACCEPTED = {
     ("tools/os_image/main.py", "open"): _DISK,
     ("migration/ovf/conversion.py", "open"): _SIZED,
     ("migration/ovf/images.py", "open"): _DISK,
-    ("migration/ovf/package.py", "open"): _SIZED,
     ("migration/takeover/main.py", "readline"): _PERSON,
     ("base/filesystem/files.py", "open"): "the digest of a file, in pieces",
 }

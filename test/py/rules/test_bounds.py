@@ -21,27 +21,27 @@ from fakes import clusters, confd, nodes
 from fakes.jobs_run import Harness, dummy
 from ganeti import store
 from ganeti.base import clock, errors, process
-from ganeti.base.net import hostnames
+from ganeti.base.net import netutils
 from ganeti.base.pathutils import Paths
 from ganeti.commands.cli.output import error_text
-from ganeti.daemons.confd import documents
+from ganeti.daemons.confd import answers
 from ganeti.daemons.masterd.methods import calls, jobs, settings
 from ganeti.daemons.rapi import problems, request_bodies
-from ganeti.daemons.rapi.resources import resource_table as resources
 from ganeti.master.config import Config
 from ganeti.model import objects
 from ganeti.node.hypervisor import base
 from ganeti.node.hypervisor.kvm.files import Files
+from ganeti.operations import tag_units
 from ganeti.operations.instance.devices import nic_specs
 from ganeti.operations.instance.disks import disk_specs
-from ganeti.operations.tags import target
 from ganeti.protocols.confd import wire as confd_wire
 from ganeti.protocols.http import client as http_client
 from ganeti.protocols.http import server as http_server
 from ganeti.protocols.luxi import framing
 from ganeti.protocols.luxi import server as luxi_server
+from ganeti.protocols.rapi import resource_table as resources
 from ganeti.protocols.rpc import wire
-from ganeti.protocols.ssconf import writer
+from ganeti.protocols.ssconf import encode
 from ganeti.protocols.ssh import host_keys, keys
 from ganeti.store.base import Document
 from ganeti.store.etcd import layout
@@ -58,7 +58,7 @@ LINE = LETTERS + 1
 
 
 def number(place):
-    """Return a number of the code, such as ``constants.tags.MAX_TAG_LEN``."""
+    """Return a number of the code, such as ``constants.misc.MAX_TAG_LEN``."""
     module, *names = place.split(":")
     value = importlib.import_module(f"ganeti.{module}")
     for name in names[0].split("."):
@@ -70,7 +70,7 @@ def number(place):
 BOUNDS = (
     (
         "file of *ssconf*",
-        "base.constants.protocols.ssconf:MAX_SIZE",
+        "protocols.ssconf:MAX_SIZE",
         "bytes",
         INSTANCES * LINE,
     ),
@@ -88,13 +88,13 @@ BOUNDS = (
     ),
     (
         "answer about all volumes of a node",
-        "protocols.rpc.table.procedure:MANY",
+        "protocols.rpc.procedure:MANY",
         "bytes",
         8192,
     ),
     (
         "answer with a copy of the store",
-        "protocols.rpc.table.procedure:STORE",
+        "protocols.rpc.procedure:STORE",
         "bytes",
         1 << 27,
     ),
@@ -118,13 +118,13 @@ BOUNDS = (
     ),
     (
         "request to the remote API, as a rule",
-        "daemons.rapi.model:MAX_BODY",
+        "protocols.rapi.model:MAX_BODY",
         "bytes",
         1 << 20,
     ),
     (
         "query or list of requests to the remote API",
-        "daemons.rapi.model:MAX_LIST",
+        "protocols.rapi.model:MAX_LIST",
         "bytes",
         INSTANCES * (LINE + 2),
     ),
@@ -142,9 +142,9 @@ BOUNDS = (
         "nodes",
         NODES,
     ),
-    ("host name", "base.net.hostnames:_MAX_LENGTH", "letters", LETTERS),
-    ("tag", "base.constants.tags:MAX_TAG_LEN", "characters", 128),
-    ("tags of an object", "base.constants.tags:MAX_TAGS_PER_OBJ", "tags", 4096),
+    ("host name", "base.net.netutils:_MAX_LENGTH", "letters", LETTERS),
+    ("tag", "base.constants.misc:MAX_TAG_LEN", "characters", 128),
+    ("tags of an object", "base.constants.misc:MAX_TAGS_PER_OBJ", "tags", 4096),
     ("disks of an instance", "base.constants.disks:MAX_DISKS", "disks", 16),
     ("NICs of an instance", "base.constants.disks:MAX_NICS", "NICs", 8),
     (
@@ -155,7 +155,7 @@ BOUNDS = (
     ),
     (
         "records of a table in one answer of it",
-        "daemons.confd.documents:MAX_ROWS",
+        "daemons.confd.answers:MAX_ROWS",
         "rows",
         1,
     ),
@@ -163,13 +163,13 @@ BOUNDS = (
     ("line of a public SSH key", "protocols.ssh.keys:_MAX_LINE", "characters", 2800),
     (
         "record or document, store in a file",
-        "store.file.sqlite:SqliteBackend.limits.value",
+        "store.sqlite:SqliteBackend.limits.value",
         "bytes",
         4096 * 129,
     ),
     (
         "change of the configuration, store in a file",
-        "store.file.sqlite:SqliteBackend.limits.commit",
+        "store.sqlite:SqliteBackend.limits.commit",
         "bytes",
         INSTANCES * 1024,
     ),
@@ -211,7 +211,7 @@ BOUNDS = (
 
 def test_the_name_has_the_length_that_is_meant():
     assert len(NAME) == LETTERS
-    assert hostnames.normalize(NAME) == NAME
+    assert netutils.normalize_host_name(NAME) == NAME
 
 
 @pytest.mark.parametrize("row", BOUNDS, ids=[row[1] for row in BOUNDS])
@@ -238,15 +238,15 @@ def test_the_page_has_the_numbers_of_the_code():
 
 # Both sides of the bounds that this code alone keeps
 def ssconf_file(size):
-    writer.encode("instance_list", "x" * (size - 1))
+    encode("instance_list", "x" * (size - 1))
 
 
 def host_name(size):
-    hostnames.normalize((("x" * 63 + ".") * 5)[: size - 1] + "x")
+    netutils.normalize_host_name((("x" * 63 + ".") * 5)[: size - 1] + "x")
 
 
 def tag(size):
-    target.check_tag("x" * size)
+    tag_units.check_tag("x" * size)
 
 
 def uploaded(size):
@@ -389,7 +389,7 @@ def unfinished_jobs(count):
     """Submit all but one by one call, since each job of a call has its own answer."""
     with idle_queue() as queue:
         jobs_ = [[dummy()]] * (count - 1)
-        assert all(ok for ok, _id in queue.submit_many(jobs_))
+        assert all(ok for ok, _id in queue.submit_many_later(jobs_).result())
         try:
             queue.submit([dummy()])
             assert count <= number("daemons.masterd.deps:MAX_UNFINISHED_JOBS")
@@ -422,8 +422,8 @@ def confd_table(count):
     records = dict.fromkeys(range(count), group)
     snapshot = types.SimpleNamespace(table=lambda _name: records)
     try:
-        documents._table(snapshot, "nodegroups")
-    except documents.TooLargeError as err:
+        answers._table(snapshot, "nodegroups")
+    except answers.TooLargeError as err:
         raise errors.GenericError(str(err)) from err
 
 
@@ -515,7 +515,7 @@ def filter_rules(count):
     ]
     with config.edit("test") as edit:
         for rule in rules[:-1]:
-            edit.put_filter(rule)
+            edit.put(objects.Update("filters", rule.uuid, rule))
     settings._put(deps, rules[-1])
     settings._put(deps, rules[-1].replace(priority=1))
 
@@ -523,7 +523,7 @@ def filter_rules(count):
 SIDES = (
     (
         ssconf_file,
-        "base.constants.protocols.ssconf:MAX_SIZE",
+        "protocols.ssconf:MAX_SIZE",
         r"instance_list: 67108865 bytes",
     ),
     (
@@ -535,8 +535,8 @@ SIDES = (
         (node_answer(place), place, f"the answer is larger than {number(place)} bytes")
         for place in (
             "protocols.http.limits:MAX_ANSWER",
-            "protocols.rpc.table.procedure:MANY",
-            "protocols.rpc.table.procedure:STORE",
+            "protocols.rpc.procedure:MANY",
+            "protocols.rpc.procedure:STORE",
         )
     ),
     (tool_message, "tools.common:MAX_MESSAGE_BYTES", "larger than 134217728 bytes"),
@@ -545,10 +545,10 @@ SIDES = (
         "protocols.luxi.framing:MAX_MESSAGE_BYTES",
         "longer than 33554432 bytes",
     ),
-    (remote_body("/2/modify", "PUT"), "daemons.rapi.model:MAX_BODY", "4194304"),
+    (remote_body("/2/modify", "PUT"), "protocols.rapi.model:MAX_BODY", "4194304"),
     (
         remote_body("/2/query/[resource]", "PUT"),
-        "daemons.rapi.model:MAX_LIST",
+        "protocols.rapi.model:MAX_LIST",
         "20971520",
     ),
     (
@@ -566,12 +566,12 @@ SIDES = (
         "daemons.masterd.methods.jobs:_MAX_WATCHED",
         "1 to 10000 jobs, found 10001",
     ),
-    (host_name, "base.net.hostnames:_MAX_LENGTH", "wanted a host name"),
-    (guest_name, "base.net.hostnames:_MAX_LENGTH", "at most 255 characters, found 256"),
-    (tag, "base.constants.tags:MAX_TAG_LEN", "at most 128 characters, found 129"),
+    (host_name, "base.net.netutils:_MAX_LENGTH", "wanted a host name"),
+    (guest_name, "base.net.netutils:_MAX_LENGTH", "at most 255 characters, found 256"),
+    (tag, "base.constants.misc:MAX_TAG_LEN", "at most 128 characters, found 129"),
     (
-        target.check_count,
-        "base.constants.tags:MAX_TAGS_PER_OBJ",
+        tag_units.check_count,
+        "base.constants.misc:MAX_TAGS_PER_OBJ",
         "at most 4096 per object, wanted 4097",
     ),
     (
@@ -586,11 +586,11 @@ SIDES = (
         (stored(place), place, text)
         for place, text in (
             (
-                "store.file.sqlite:SqliteBackend.limits.value",
+                "store.sqlite:SqliteBackend.limits.value",
                 "meta 0 has 67108865 bytes",
             ),
             (
-                "store.file.sqlite:SqliteBackend.limits.commit",
+                "store.sqlite:SqliteBackend.limits.commit",
                 "a change of 134217729 bytes",
             ),
             ("store.etcd.backend:EtcdBackend.limits.value", "meta 0 has 983041 bytes"),
@@ -605,7 +605,7 @@ SIDES = (
         "base.constants.protocols.confd:MAX_UDP_DATA_SIZE",
         "request of 61441 bytes",
     ),
-    (confd_table, "daemons.confd.documents:MAX_ROWS", "nodegroups"),
+    (confd_table, "daemons.confd.answers:MAX_ROWS", "nodegroups"),
     (
         node_host_keys,
         "protocols.ssh.host_keys:MAX_KEYS",
@@ -655,14 +655,14 @@ def test_more_rows_than_a_transaction_takes_are_several():
 
 def test_a_list_of_all_instances_and_nodes_fits_its_file():
     name = NAME[:-5]
-    writer.encode("instance_list", "\n".join(f"{name}{n:05}" for n in range(INSTANCES)))
+    encode("instance_list", "\n".join(f"{name}{n:05}" for n in range(INSTANCES)))
     lines = "\n".join(f"{name}{n:05}=True" for n in range(NODES))
-    writer.encode("node_vm_capable", lines)
+    encode("node_vm_capable", lines)
 
 
 def test_a_hook_starts_with_the_tags_of_a_whole_cluster():
     tags = " ".join(
-        f"{n:0128}" for n in range(number("base.constants.tags:MAX_TAGS_PER_OBJ"))
+        f"{n:0128}" for n in range(number("base.constants.misc:MAX_TAGS_PER_OBJ"))
     )
     env = {"PATH": process.SAFE_PATH, "CLUSTER_TAGS": tags}
     env |= {f"NODE_TAGS_{NAME[:-5]}{n:05}": "x" * 1000 for n in range(NODES)}

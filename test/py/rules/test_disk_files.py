@@ -29,7 +29,10 @@ ACCEPTED = {
         "node/calls/disks/blockdev.py",
         "exists",
     ): "the device of a mirror, which is none of a file",
-    ("node/hypervisor/kvm/kept.py", "open"): "a file of a guest, which is no disk",
+    (
+        "node/hypervisor/kvm/devices/firmware.py",
+        "open",
+    ): "a file of a guest, which is no disk",
     ("node/storage/base.py", "open"): "devices; the drivers of files have their own",
     ("node/storage/external.py", "open"): "a device of external storage",
     ("node/storage/files.py", "makedirs"): "a directory that this node's root allowed",

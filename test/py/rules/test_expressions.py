@@ -23,10 +23,10 @@ IMPORT = re.compile(r"^\s*(?:import|from) +re(?:gex|2)?\b", re.MULTILINE)
 #: File -> why it passes `re` an expression that is not visibly our own.
 EXEMPT = {
     "lib/commands/cli/output/hints.py": "rows of a table of constants",
-    "lib/daemons/rapi/resources/resource_table.py": "made from the table of resources",
+    "lib/protocols/rapi/resource_table.py": "made from the table of resources",
     "lib/tools/oob/oob_common.py": "a mapping of constants",
     "lib/tools/oob/oob_redfish.py": "one of two constants",
-    "lib/tools/os_image/settings.py": "a number of a table of constants",
+    "lib/tools/os_image/sources.py": "a number of a table of constants",
     "lib/base/text/hv_syntax.py": "forms of the parameters' rows",
     "lib/node/hypervisor/xen/files.py": "the line above has re.escape",
     "lib/base/text/patterns.py": "its module re2",

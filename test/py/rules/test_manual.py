@@ -1,4 +1,4 @@
-"""Manual pages and completion against the command tables."""
+"""Manual pages against the command tables."""
 
 import importlib
 import pathlib
@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 from ganeti.automation.watcher import main as watcher
-from ganeti.base.constants.parameters import hvparams, param_effects, params
+from ganeti.base.constants.parameters import hvparams, params
 from ganeti.commands.cli import parser
-from ganeti.commands.cli.help import manual, manual_parameters, usage
+from ganeti.commands.cli.help import examples, manual, usage
 from ganeti.commands.cli.model import COMMON_OPTIONS
 from ganeti.daemons.mains import masterd, noded, rapi, standby
 from ganeti.model.objects.filled import NetInfo, NicX
@@ -133,7 +133,7 @@ def test_every_parameter_of_what_is_offered_has_an_entry():
         "hypervisor fake",
     }
     for kind in kinds:
-        assert manual_parameters.expand(f".. parameters:: {kind}\n").count("**") >= 2
+        assert manual.expand(f".. parameters:: {kind}\n").count("**") >= 2
 
 
 #: Every kind of parameters.
@@ -159,7 +159,7 @@ def _names(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_parameter_has_a_meaning_and_an_effect(kind):
-    entries = manual_parameters.explain(kind)
+    entries = manual.explain(kind)
     assert {entry.name for entry in entries} == _names(kind)
     meanings = [entry.text.partition(". ")[0] for entry in entries]
     short = [text for text in meanings if len(text.split()) < 2]
@@ -174,42 +174,35 @@ def test_every_parameter_has_a_meaning_and_an_effect(kind):
 def test_every_parameter_stands_in_a_page_and_in_the_help(kind):
     prose = "".join(path.read_text() for path in (TOP / "man").glob("gnt-*.rst"))
     assert f".. parameters:: {kind}\n" in prose
-    section = manual_parameters.all_kinds().partition(f"Parameters: {kind} (")[2]
+    section = manual.all_kinds().partition(f"Parameters: {kind} (")[2]
     section = section.partition("\nParameters: ")[0]
     named = set(re.findall(r"^([a-z][\w-]*) \(", section, re.MULTILINE))
     assert named == _names(kind)
 
 
-def test_a_parameter_without_an_effect_is_refused():
-    with pytest.raises(KeyError, match="node: colour"):
-        param_effects.effect_of("node", "colour")
-
-
-def examples(name):
-    module = importlib.import_module(
-        f"ganeti.commands.{name[4:].replace('-', '_')}.examples"
-    )
-    return module.EXAMPLES
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_examples_parse_and_call_what_they_stand_at(name):
     # Examples of what is not offered yet wait here unseen, but must be right too.
-    known = {command.name: command for command in program(name).commands}
-    for command_name, rows in examples(name).items():
-        command = known[command_name]
-        for example in rows:
-            first, second, *rest = shlex.split(example.line)
-            assert (first, second) == (name, command_name)
-            _, arguments, warnings = parser.parse(command, rest)
+    for command in program(name).commands:
+        for call, _ in examples.of(name, command.name):
+            _, arguments, warnings = parser.parse(command, shlex.split(call)[2:])
             parser.check_count(command, arguments)
-            assert warnings == [], example.line
+            assert warnings == [], call
+
+
+def test_every_example_stands_at_a_command():
+    rows = [
+        (name, command.name) for name in NAMES for command in program(name).commands
+    ]
+    shown = sum(len(examples.of(*row)) for row in rows)
+    assert shown * 2 == len(examples._EXAMPLES.splitlines())
 
 
 @pytest.mark.parametrize("name", ["gnt-job", "gnt-os", "gnt-filter"])
 def test_programs_of_few_commands_have_an_example_for_each(name):
-    commands = {command.name for command in program(name).offered()}
-    assert commands - set(examples(name)) <= {"list-fields"}
+    commands = [command.name for command in program(name).offered()]
+    without = [command for command in commands if not examples.of(name, command)]
+    assert without in ([], ["list-fields"])
 
 
 def test_help_and_page_show_examples():
@@ -219,20 +212,6 @@ def test_help_and_page_show_examples():
         in usage.command_help(program("gnt-job"), command)
     )
     assert "\n    gnt-job watch 12\n" in manual.page(program("gnt-job"), "", "0")
-
-
-def test_completion_is_valid_shell_and_completes_commands_and_options():
-    script = manual.bash_completion([program(name) for name in NAMES])
-    ask = (
-        '\nCOMP_WORDS=(gnt-instance sta) COMP_CWORD=1; _gnt_instance; echo "${COMPREPLY[@]}"'
-        "\nCOMP_WORDS=(gnt-instance startup --force-m) COMP_CWORD=2; _gnt_instance;"
-        ' echo "${COMPREPLY[@]}"'
-    )
-    done = subprocess.run(
-        ["bash"], input=script + ask, capture_output=True, text=True, check=True
-    )
-    assert done.stderr == ""
-    assert done.stdout.splitlines() == ["start startup", "--force-multiple"]
 
 
 def _spellings(text):

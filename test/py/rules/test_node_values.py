@@ -49,7 +49,7 @@ def violations(*sources):
 SAMPLES = {
     "a command of the console": """
         def console(rpc, process, node):
-            answer = rpc.call_one("instance_console_info", node)
+            answer = rpc.call_node(node, calls.instance_console_info({}))
             info = answer.unwrap("no console")
             process.run(["ssh", "-l", info["user"], info["host"]])
         """,
@@ -60,7 +60,7 @@ SAMPLES = {
                 self._write(f"/srv/{self.where}")
 
             def _ask(self):
-                return self.rpc.call_one("blockdev_assemble", "n1").payload
+                return self.rpc.call_node("n1", calls.blockdev_assemble()).payload
 
             def _write(self, path):
                 with open(path) as src:
@@ -88,7 +88,7 @@ SAMPLES = {
         from ganeti import m1
 
         def go(rpc):
-            m1.keep(rpc.call_one("version", "n1").unwrap("x"))
+            m1.keep(rpc.call_node("n1", calls.version()).unwrap("x"))
         """,
 }
 OTHER = """
@@ -111,7 +111,7 @@ def test_a_violation_is_reported(name):
         def key(shell, path):
             result = shell.run(["cat", "x"])
             line = keys.one_public_key(result.stdout, "rsa", "n1")
-            pubkeys.update(path, "add", {"n1": [line]})
+            authorized_keys.update_node_keys(path, "add", {"n1": [line]})
         """,
         """
         def record(answer, records, paths):

@@ -73,12 +73,7 @@ def copy(tmp_path):
     return tmp_path
 
 
-def test_a_release_moves_all_fragments_into_the_news(copy):
-    fragments = copy / "doc" / "news.d"
-    for kind in KINDS:
-        (fragments / f"sample.{kind}.rst").write_text(f"``gnt-{kind}`` is\nnamed.\n")
-    texts = {path.name: path.read_text() for path in fragments.glob("*.*.rst")}
-    head, marker, earlier = (copy / "NEWS").read_text().partition(MARKER)
+def make_news(copy):
     subprocess.run(
         ["autotools/make-news"],
         cwd=copy,
@@ -86,6 +81,23 @@ def test_a_release_moves_all_fragments_into_the_news(copy):
         capture_output=True,
         check=True,
     )
+
+
+def test_a_release_without_fragments_says_so(copy):
+    for path in (copy / "doc" / "news.d").glob("*.*.rst"):
+        path.unlink()
+    make_news(copy)
+    added = (copy / "NEWS").read_text().partition(MARKER)[2]
+    assert re.match(r"\s*Ganeti .*\n-+\n\nNo changes that users notice\.\n\n", added)
+
+
+def test_a_release_moves_all_fragments_into_the_news(copy):
+    fragments = copy / "doc" / "news.d"
+    for kind in KINDS:
+        (fragments / f"sample.{kind}.rst").write_text(f"``gnt-{kind}`` is\nnamed.\n")
+    texts = {path.name: path.read_text() for path in fragments.glob("*.*.rst")}
+    head, marker, earlier = (copy / "NEWS").read_text().partition(MARKER)
+    make_news(copy)
     text = (copy / "NEWS").read_text()
     assert text.startswith(head + marker)
     assert text.endswith(earlier.lstrip())

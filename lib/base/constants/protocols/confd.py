@@ -29,8 +29,6 @@ CONFD_REQ_INSTANCE_DISKS: Final = 9
 CONFD_REQ_CONFIG_QUERY: Final = 10
 #: Answer: collector name to {active, interval}.
 CONFD_REQ_DATA_COLLECTORS: Final = 11
-#: Requests the python client accepts.
-CONFD_REQS: Final = (0, 1, 10, 11, 2, 3, 4, 5, 6, 7, 9)
 #: Dict query keys are these strings.
 CONFD_REQQ_LINK: Final = "0"
 CONFD_REQQ_IP: Final = "1"
@@ -44,8 +42,6 @@ CONFD_REQFIELD_IP: Final = 1
 CONFD_REQFIELD_MNODE_PIP: Final = 2
 CONFD_REPL_STATUS_OK: Final = 0
 CONFD_REPL_STATUS_ERROR: Final = 1
-CONFD_REPL_STATUS_NOTIMPLEMENTED: Final = 2
-CONFD_REPL_STATUSES: Final = (0, 1, 2)
 CONFD_NODE_ROLE_MASTER: Final = 0
 CONFD_NODE_ROLE_CANDIDATE: Final = 1
 CONFD_NODE_ROLE_OFFLINE: Final = 2
@@ -56,14 +52,6 @@ CONFD_ERROR_INTERNAL: Final = 1
 CONFD_ERROR_ARGUMENT: Final = 2
 #: Seconds.
 CONFD_MAX_CLOCK_SKEW: Final = 300
-#: Seconds.
-CONFD_CLIENT_EXPIRE_TIMEOUT: Final = 10
-#: How many candidates a client asks.
-CONFD_DEFAULT_REQ_COVERAGE: Final = 6
-#: Seconds.
-CONFD_CONFIG_RELOAD_TIMEOUT: Final = 17
-#: Microseconds.
-CONFD_CONFIG_RELOAD_RATELIMIT: Final = 250000
 MAX_UDP_DATA_SIZE: Final = 61440
 #: Setting of the cluster: signatures that are accepted. Clients of Ganeti have SHA-1 only.
 CONFD_HMAC_SHA1: Final = "sha1"

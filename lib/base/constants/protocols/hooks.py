@@ -12,7 +12,6 @@ HOOKS_PATH: Final = "/sbin:/bin:/usr/sbin:/usr/bin"
 HTYPE_CLUSTER: Final = "CLUSTER"
 HTYPE_NODE: Final = "NODE"
 HTYPE_GROUP: Final = "GROUP"
-HTYPE_INSTANCE: Final = "INSTANCE"
 HTYPE_NETWORK: Final = "NETWORK"
 HKR_SKIP: Final = 0
 HKR_FAIL: Final = 1

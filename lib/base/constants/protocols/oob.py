@@ -15,19 +15,13 @@ OOB_STATUS_WARNING: Final = "WARNING"
 OOB_STATUS_CRITICAL: Final = "CRITICAL"
 OOB_STATUS_UNKNOWN: Final = "UNKNOWN"
 OOB_STATUSES: Final = ("CRITICAL", "OK", "UNKNOWN", "WARNING")
-#: Seconds.
-OOB_TIMEOUT: Final = 60
 #: Error of a helper that did not end in time.
 OOB_TIMED_OUT: Final = (
     "OOB program execution timeout exceeded, OOB program execution aborted"
 )
-#: Seconds.
-OOB_POWER_DELAY: Final = 2.0
 #: Helpers that run at the same time. One takes 10 MiB, and waits most of its time.
 OOB_AT_ONCE: Final = 128
 #: Value of the node parameter ``oob_program``: no helper, whatever could be inherited.
 OOB_OPT_OUT: Final = "!"
 #: Longest name of a health item, in characters.
 OOB_ITEM_CHARS: Final = 200
-#: Tag of nodes that ``gnt-cluster epo`` switches off, until ``epo --on`` is done.
-OOB_EPO_TAG: Final = "ganeti:epo"

@@ -2,17 +2,6 @@
 
 from typing import Final
 
-OS_API_FILE: Final = "ganeti_api_version"
-OS_VARIANTS_FILE: Final = "variants.list"
-OS_PARAMETERS_FILE: Final = "parameters.list"
-OS_SCRIPTS: Final = (
-    "create",
-    "create_untrusted",
-    "export",
-    "import",
-    "rename",
-    "verify",
-)
 OS_SCRIPT_CREATE: Final = "create"
 OS_SCRIPT_CREATE_UNTRUSTED: Final = "create_untrusted"
 OS_SCRIPT_IMPORT: Final = "import"
@@ -24,26 +13,6 @@ OS_VALIDATE_PARAMETERS: Final = "parameters"
 #: Check of the node itself, which the script does not get: can the OS be installed?
 OS_VALIDATE_INSTALL: Final = "install"
 OS_API_VERSIONS: Final = (10, 15, 20)
-ES_PARAMETERS_FILE: Final = "parameters.list"
-ES_SCRIPTS: Final = (
-    "attach",
-    "close",
-    "create",
-    "detach",
-    "grow",
-    "open",
-    "remove",
-    "setinfo",
-    "snapshot",
-    "verify",
-)
-ES_ACTION_CREATE: Final = "create"
-ES_ACTION_REMOVE: Final = "remove"
-ES_ACTION_GROW: Final = "grow"
-ES_ACTION_ATTACH: Final = "attach"
-ES_ACTION_DETACH: Final = "detach"
-ES_ACTION_SETINFO: Final = "setinfo"
-ES_ACTION_VERIFY: Final = "verify"
 ES_ACTION_SNAPSHOT: Final = "snapshot"
 #: Part of the answer of a node whose provider has no such script.
 ES_NO_SNAPSHOTS: Final = "has no snapshots"
@@ -53,18 +22,3 @@ ES_ACTION_CLOSE: Final = "close"
 OS_IMAGE_PARAMETER: Final = "os-image"
 #: It with those that belong to it where there is no OS definition.
 OS_IMAGE_PARAMETERS: Final = (OS_IMAGE_PARAMETER, "sha256", "sha512", "format")
-OS_IMAGE_SCHEMES: Final = ("http://", "https://", "ftp://")
-#: Build_time; upstream default is only /srv/ganeti/os.
-OS_SEARCH_PATH: Final = (
-    "/srv/ganeti/os",
-    "/usr/local/lib/ganeti/os",
-    "/usr/lib/ganeti/os",
-    "/usr/share/ganeti/os",
-)
-#: Build_time; upstream default is only /srv/ganeti/extstorage.
-ES_SEARCH_PATH: Final = (
-    "/srv/ganeti/extstorage",
-    "/usr/local/lib/ganeti/extstorage",
-    "/usr/lib/ganeti/extstorage",
-    "/usr/share/ganeti/extstorage",
-)

@@ -2,11 +2,6 @@
 
 from typing import Final
 
-SSHK_ALL: Final = ("dsa", "ecdsa", "rsa")
-SSH_DEFAULT_KEY_TYPE: Final = "rsa"
-SSH_DEFAULT_KEY_BITS: Final = 2048
-SSHAK_ALL: Final = ("ssh-dss", "ssh-rsa")
-SSHS_ACTIONS: Final = ("add", "clear", "override", "remove", "replace_or_add")
 SSHS_CLUSTER_NAME: Final = "cluster_name"
 SSHS_SSH_HOST_KEY: Final = "ssh_host_key"
 SSHS_SSH_ROOT_KEY: Final = "ssh_root_key"
@@ -15,7 +10,6 @@ SSHS_SSH_PUBLIC_KEYS: Final = "public_keys"
 SSHS_SSH_KEY_TYPE: Final = "ssh_key_type"
 SSHS_SSH_KEY_BITS: Final = "ssh_key_bits"
 SSHS_NODE_DAEMON_CERTIFICATE: Final = "node_daemon_certificate"
-SSHS_SUFFIX: Final = "suffix"
 SSHS_GENERATE: Final = "generate"
 NDS_CLUSTER_NAME: Final = "cluster_name"
 NDS_NODE_DAEMON_CERTIFICATE: Final = "node_daemon_certificate"
@@ -25,9 +19,6 @@ NDS_START_NODE_DAEMON: Final = "start_node_daemon"
 NDS_NODE_NAME: Final = "node_name"
 #: Certificate of a joining node with its key, as PEM.
 NDS_NODE_CERTIFICATE: Final = "node_certificate"
-NDS_ACTION: Final = "action"
-CRYPTO_ACTIONS: Final = ("create", "delete", "get")
-CRYPTO_TYPES: Final = ("ssl",)
 CRYPTO_OPTION_CERT_FILE: Final = "cert_file"
 CRYPTO_OPTION_SERIAL_NO: Final = "serial_no"
 CRYPTO_OPTION_CERTIFICATE: Final = "certificate"
@@ -53,6 +44,3 @@ CRYPTO_WAITING: Final = ".tmp"
 #: Suffix of a candidate's uuid in the list of callers while both its current and its
 #: next certificate are valid.
 CRYPTO_NEXT: Final = "-next"
-#: Pseudo node uuid for the first certificate.
-CRYPTO_BOOTSTRAP: Final = "bootstrap"
-OPENSSL_CIPHERS: Final = "HIGH:-DES:-3DES:-EXPORT:-DH"

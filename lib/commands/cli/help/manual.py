@@ -1,4 +1,4 @@
-"""Manual pages and shell completion, generated from the command tables.
+"""Manual pages from the command tables, and the explanation of all parameters.
 
 ``man/PROGRAM.rst`` has the prose: the sections of the page in order. Its section
 COMMANDS has one subsection per command, named like the command. Synopsis, options,
@@ -7,13 +7,170 @@ cannot differ from the program.
 """
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Final
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
+from ganeti.base.constants.parameters import forms, hvparams, params
 from ganeti.commands.cli import options
-from ganeti.commands.cli.help import manual_parameters, usage
-from ganeti.commands.cli.help.manual_parameters import escape
-from ganeti.commands.cli.model import COMMON_OPTIONS, Command, Program
+from ganeti.commands.cli.help import examples, usage
+from ganeti.commands.cli.model import Command, Program
+
+_WIDTH: Final = 79
+_MARK: Final = re.compile(r"^\.\. parameters:: (.+)$", re.MULTILINE)
+#: Types in the tables -> types in the pages.
+_TYPES: Final = {
+    "bool": "true or false",
+    "float": "number",
+    "int": "whole number",
+    "maybe-string": "text or none",
+    "size": "size",
+    "string": "text",
+}
+
+
+class _Kind(NamedTuple):
+    """How parameters of a kind are set, and when a change takes effect by default."""
+
+    option: str
+    effect: str
+
+
+#: Kinds in the order of the help, or their common first word.
+_FAMILIES: Final = {
+    "backend": _Kind("-B NAME=VALUE,...", forms.START),
+    "hypervisor": _Kind("-H {}:NAME=VALUE,...", forms.START),
+    "nic": _Kind("-N NAME=VALUE,...", forms.HOT),
+    "nic of an instance": _Kind(
+        "gnt-instance modify --net INDEX:NAME=VALUE,...", forms.HOT
+    ),
+    "disk of an instance": _Kind(
+        "gnt-instance modify --disk INDEX:NAME=VALUE,...", forms.ADDED
+    ),
+    "disk template": _Kind("-D {}:NAME=VALUE,...", forms.ACTIVATION),
+    "node": _Kind("--node-parameters NAME=VALUE,...", forms.NOW),
+}
+
+
+def expand(prose: str) -> str:
+    """Return the prose with each ``.. parameters::`` line replaced by its list.
+
+    Raises:
+        KeyError: a kind does not exist.
+    """
+    return _MARK.sub(lambda match: "\n".join(_entries(match[1])), prose)
+
+
+def _parameter_kinds() -> dict[str, Mapping[str, forms.Param]]:
+    return {
+        "backend": params.BACKEND,
+        "nic": params.NIC,
+        "nic of an instance": params.INIC,
+        "disk of an instance": params.IDISK,
+        "node": params.NODE,
+        **{f"hypervisor {name}": rows for name, rows in hvparams.HYPERVISOR.items()},
+        **{f"disk template {name}": rows for name, rows in params.DISK.items()},
+    }
+
+
+class Entry(NamedTuple):
+    """The explanation of one parameter.
+
+    Attributes:
+        name: of the parameter.
+        facts: type, default and allowed values.
+        text: sentences: the meaning, and when a change takes effect.
+    """
+
+    name: str
+    facts: tuple[str, ...]
+    text: str
+
+
+def explain(kind: str) -> list[Entry]:
+    """Return the entries of a kind of parameters, sorted by name.
+
+    Raises:
+        KeyError: the kind does not exist.
+    """
+    family = _FAMILIES.get(kind) or _FAMILIES[kind.rpartition(" ")[0]]
+    return [
+        Entry(
+            name,
+            tuple(_facts(param, shows_form=family is _FAMILIES["hypervisor"])),
+            " ".join(map(_sentence, (param.meaning, param.effect or family.effect))),
+        )
+        for name, param in sorted(_parameter_kinds()[kind].items())
+    ]
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def all_kinds() -> str:
+    """Return the entries of all kinds as plain text, without final newline."""
+    lines: list[str] = []
+    for kind, family in _FAMILIES.items():
+        names = [
+            name for name in _parameter_kinds() if name == kind or name.startswith(kind)
+        ]
+        for name in names if kind not in _parameter_kinds() else [kind]:
+            entries = explain(name)
+            if not entries:
+                continue
+            title = (
+                f"Parameters: {name} ({family.option.format(name.rpartition(' ')[2])})"
+            )
+            lines += ["", title, "=" * len(title)]
+            for entry in entries:
+                lines.append(f"{entry.name} ({', '.join(entry.facts)})")
+                lines += textwrap.wrap(
+                    entry.text, _WIDTH, initial_indent="    ", subsequent_indent="    "
+                )
+    return "\n".join(lines[1:])
+
+
+def _entries(kind: str) -> Iterator[str]:
+    for entry in explain(kind):
+        yield f"**{entry.name}** ({escape(', '.join(entry.facts))})"
+        yield f"  {escape(entry.text)}"
+        yield ""
+
+
+def _facts(param: forms.Param, *, shows_form: bool) -> Iterator[str]:
+    yield _TYPES[param.type]
+    default = _default(param.default)
+    if default:
+        yield f"default {default}"
+    if isinstance(param.allowed, tuple):
+        yield f"one of {', '.join(param.allowed)}"
+    elif param.allowed:
+        yield param.allowed
+    elif shows_form and param.form not in (None, forms.LINE):
+        yield param.form.wanted
+    if param.required:
+        yield "never empty"
+    if param.cluster_only:
+        yield "cluster only"
+    if param.root is not None:
+        yield f"over the remote API, {param.root.which} needs the right root"
+
+
+def _default(value: Any) -> str:
+    if value is None or value == "":
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def escape(text: str) -> str:
+    """Return the text with the marks of reStructuredText escaped."""
+    for char in "\\*`|_":
+        text = text.replace(char, f"\\{char}")
+    return text
+
 
 _COMMON: Final = (
     "Options precede arguments. Long options may be abbreviated if the abbreviation"
@@ -42,16 +199,6 @@ _SHARED: Final = (
         options.SELECTION,
     ),
 )
-#: Kinds of arguments that a running cluster can complete: kind -> command.
-_NAMES: Final = {
-    "instance": "gnt-instance list --no-headers -o name",
-    "node": "gnt-node list --no-headers -o name",
-    "group": "gnt-group list --no-headers -o name",
-    "network": "gnt-network list --no-headers -o name",
-    "os": "gnt-os list --no-headers",
-    "jobid": "gnt-job list --no-headers -o id",
-    "job": "gnt-job list --no-headers -o id",
-}
 
 
 def page(program: Program, prose: str, version: str) -> str:
@@ -83,7 +230,7 @@ def page(program: Program, prose: str, version: str) -> str:
         f"**{program.name}** *command* [*options*] [*arguments*]",
         "",
     ]
-    sections = dict(split(manual_parameters.expand(prose), "="))
+    sections = dict(split(expand(prose), "="))
     sections.setdefault("COMMANDS", "")
     for name, text in sections.items():
         lines += _section(name)
@@ -129,9 +276,9 @@ def _command(program: Program, command: Command, prose: str) -> Iterator[str]:
         yield from (f"Default fields: {escape(', '.join(command.fields))}.", "")
     if command.more_fields:
         yield from (f"Further fields: {escape(', '.join(command.more_fields))}.", "")
-    for example in usage.examples(program, command):
-        text = f"{example.text[:1].upper()}{example.text[1:]}"
-        yield from (f"Example: {escape(text)}::", "", f"    {example.line}", "")
+    for call, purpose in examples.of(program.name, command.name):
+        text = f"{purpose[:1].upper()}{purpose[1:]}"
+        yield from (f"Example: {escape(text)}::", "", f"    {call}", "")
     for code, meaning in command.exits:
         yield from (f"Exit code {code}: {escape(meaning)}.", "")
 
@@ -151,60 +298,3 @@ def _options(command: Command) -> Iterator[str]:
         ]
         if names:
             yield from (f"{where}: {'; '.join(names)}.", "")
-
-
-def bash_completion(programs: Sequence[Program]) -> str:
-    """Return a completion script for bash, which zsh reads with bashcompinit.
-
-    zsh has neither ``mapfile`` nor a free variable ``options``.
-    """
-    lines = [
-        "# Completion of the gnt-* commands; generated from their tables.",
-        "# In zsh: autoload -U +X bashcompinit && bashcompinit, then source this file.",
-    ]
-    for program in programs:
-        lines += _bash_function(program)
-    return "\n".join(lines) + "\n"
-
-
-def _bash_function(program: Program) -> list[str]:
-    name = "_" + program.name.replace("-", "_")
-    known = sorted(w for row in program.offered() for w in (row.name, *row.aliases))
-    lines = [
-        f"{name}() {{",
-        "  local word=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]}",
-        f'  local flags="" names="" all="{" ".join(known)}"',
-        '  if [ "$COMP_CWORD" = 1 ]; then',
-        '    COMPREPLY=($(compgen -W "$all" -- "$word"))',
-        "    return",
-        "  fi",
-        '  case "$command" in',
-    ]
-    for row in program.offered():
-        words = "|".join((row.name, *row.aliases))
-        values = f'flags="{_option_words(row)}" names="{_names(row)}"'
-        lines.append(f"    {words}) {values} ;;")
-    lines += [
-        "  esac",
-        '  if [[ "$word" != -* && -n "$names" ]]; then',
-        "    flags=$($names 2> /dev/null)",
-        "  fi",
-        '  COMPREPLY=($(compgen -W "$flags" -- "$word"))',
-        "}",
-        f"complete -F {name} {program.name}",
-    ]
-    return lines
-
-
-def _option_words(command: Command) -> str:
-    options = (*COMMON_OPTIONS, *command.options)
-    return " ".join(sorted(name for option in options for name in option.names))
-
-
-def _names(command: Command) -> str:
-    for row in command.arguments:
-        if row.choices:
-            return f"echo {' '.join(row.choices)}"
-        if row.kind in _NAMES:
-            return _NAMES[row.kind]
-    return ""

@@ -1,15 +1,14 @@
 """Help texts: the command list of a program, and the full help of one command."""
 
-import importlib
 import textwrap
 from typing import Final
 
 from ganeti.base.constants import versions
+from ganeti.commands.cli.help import examples
 from ganeti.commands.cli.model import (
     COMMON_OPTIONS,
     Argument,
     Command,
-    Example,
     Option,
     Program,
 )
@@ -86,17 +85,6 @@ def usage_block(program: Program, command: Command) -> str:
     return f"Usage\n=====\n  {synopsis(program, command)}"
 
 
-def examples(program: Program, command: Command) -> tuple[Example, ...]:
-    """Return the examples of a command, from the program's ``examples`` module."""
-    name = program.name.removeprefix("gnt-").replace("-", "_")
-    try:
-        module = importlib.import_module(f"ganeti.commands.{name}.examples")
-    except ModuleNotFoundError:
-        return ()
-    by_command: dict[str, tuple[Example, ...]] = module.EXAMPLES
-    return by_command.get(command.name, ())
-
-
 def more_help(program: Program, command: Command) -> str:
     """Return the line after a usage error that refers to the help."""
     return f"'{program.name} {command.name} --help' shows all options"
@@ -167,11 +155,10 @@ def command_help(program: Program, command: Command) -> str:
             else _all_fields(command),
             _WIDTH,
         )
-    shown_examples = examples(program, command)
-    if shown_examples:
+    if shown := examples.of(program.name, command.name):
         lines += _heading("Examples")
-    for example in shown_examples:
-        lines += [f"  {example.line}", f"      {example.text}"]
+    for call, purpose in shown:
+        lines += [f"  {call}", f"      {purpose}"]
     lines += _heading("Exit codes")
     lines += _exit_codes(command)
     return "\n".join(lines)

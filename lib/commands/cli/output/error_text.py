@@ -19,6 +19,10 @@ _FULL: Final = (
     "Failure: the job queue is full and doesn't accept new job submissions until old"
     " jobs are archived"
 )
+_NO_PERMISSION: Final = (
+    "It seems you don't have permissions to connect to the master daemon.\n"
+    "Please retry as a different user."
+)
 _TIMEOUT: Final = (
     "Timeout while talking to the master daemon. Jobs may have been submitted and may"
     " still be running: see them with 'gnt-job list', stop them with 'gnt-job cancel',"
@@ -45,18 +49,6 @@ def _hooks_abort(err: errors.GenericError) -> str:
             else f"  node: {node}, script: {script} (no output)"
         )
     return "\n".join(lines)
-
-
-def _resolver(err: errors.GenericError) -> str:
-    host = err.args[0] if err.args else "?"
-    return f"Failure: can't resolve hostname '{host}'"
-
-
-def _no_permission(_: errors.GenericError) -> str:
-    return (
-        "It seems you don't have permissions to connect to the master daemon.\n"
-        "Please retry as a different user."
-    )
 
 
 def _version(err: errors.GenericError) -> str:
@@ -86,10 +78,6 @@ def _device_creation(err: errors.GenericError) -> str:
     return f"Failure: disks cannot be created:\n{text}{left}"
 
 
-def _certificate(err: errors.GenericError) -> str:
-    return f"Failure: certificate {': '.join(map(str, err.args))}"
-
-
 _Describe = Callable[[Any], str]
 _Row = tuple[type[errors.GenericError], _Describe]
 
@@ -113,7 +101,10 @@ _TEXTS: Final[tuple[_Row, ...]] = (
         errors.HooksFailure,
         lambda err: f"Failure: hooks general failure: {err}",
     ),
-    (errors.ResolverError, _resolver),
+    (
+        errors.ResolverError,
+        lambda err: f"Failure: can't resolve hostname '{(*err.args, '?')[0]}'",
+    ),
     (errors.OpPrereqError, _prereq),
     _failure(errors.OpExecError, "command execution error"),
     _failure(errors.StorageError, "storage error"),
@@ -126,7 +117,7 @@ _TEXTS: Final[tuple[_Row, ...]] = (
         lambda err: f"Failure: unknown/wrong parameter name '{err}'",
     ),
     (errors.LuxiTimeoutError, lambda err: f"{_TIMEOUT}{err}"),
-    (errors.LuxiPermissionError, _no_permission),
+    (errors.LuxiPermissionError, lambda _: _NO_PERMISSION),
     (
         errors.ProtocolError,
         lambda err: (
@@ -142,7 +133,10 @@ _TEXTS: Final[tuple[_Row, ...]] = (
     (errors.JobLost, lambda err: f"Error checking job status: {err}"),
     (errors.JobCanceled, lambda err: f"Failure: {_plain(err)}"),
     (errors.DeviceCreationError, _device_creation),
-    (errors.X509CertError, _certificate),
+    (
+        errors.X509CertError,
+        lambda err: f"Failure: certificate {': '.join(map(str, err.args))}",
+    ),
     (
         errors.OpRetryNotSupportedError,
         lambda _: "Failure: the operation needs more locks and cannot be repeated",

@@ -8,8 +8,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ganeti.base import errors
-from ganeti.base.constants import ecodes, exitcodes
+from ganeti.base.constants import exitcodes
+from ganeti.base.errors import refusal
 from ganeti.base.text.control_chars import escape
 from ganeti.commands.cli.context import CommandContext
 from ganeti.commands.cli.waiting import jobs, submission
@@ -35,9 +35,7 @@ def run(ctx: CommandContext, operation: jobs.Op, name: str | None = None) -> int
         GenericError: the error of the job.
     """
     if not ctx.option("dry_run") or ctx.option("submit_only"):
-        raise errors.OpPrereqError(
-            "--explain needs --dry-run and excludes --submit", ecodes.ECODE_INVAL
-        )
+        raise refusal("--explain needs --dry-run and excludes --submit")
     placements: list[Data] = []
     show = jobs.print_log(ctx)
 

@@ -2,11 +2,12 @@
 
 Mappings are printed with their keys sorted. `Pairs` keep their order; a pair may name
 an alignment group, whose values start in one column. Tuples of plain values are
-printed inline.
+printed inline. `with_numerals` is for ``--roman``.
 """
 
+import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 
 class Pairs(list[Any]):
@@ -72,3 +73,54 @@ def _json_key(key: Any) -> str:
 def with_defaults(filled: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters; inherited values are shown as ``default (X)``."""
     return {name: own.get(name, f"default ({value})") for name, value in filled.items()}
+
+
+_NUMERALS: Final = (
+    (1000, "M"),
+    (900, "CM"),
+    (500, "D"),
+    (400, "CD"),
+    (100, "C"),
+    (90, "XC"),
+    (50, "L"),
+    (40, "XL"),
+    (10, "X"),
+    (9, "IX"),
+    (5, "V"),
+    (4, "IV"),
+    (1, "I"),
+)
+#: Nulla, as mediaeval computists wrote it.
+_ZERO: Final = "N"
+#: Larger numbers have no numeral.
+_LARGEST: Final = 4999
+#: An inherited value.
+_INHERITED: Final = re.compile(r"default \((\d{1,4})\)")
+
+
+def numeral(number: int) -> str:
+    """Return the numeral of a number, or its digits if there is no numeral."""
+    if not 0 <= number <= _LARGEST:
+        return str(number)
+    if number == 0:
+        return _ZERO
+    text = ""
+    for value, letters in _NUMERALS:
+        count, number = divmod(number, value)
+        text += letters * count
+    return text
+
+
+def with_numerals(value: Any) -> Any:
+    """Return a tree with numerals instead of integers."""
+    if isinstance(value, Pairs):
+        return Pairs((pair[0], with_numerals(pair[1]), *pair[2:]) for pair in value)
+    if isinstance(value, Mapping):
+        return {key: with_numerals(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [with_numerals(item) for item in value]
+    if isinstance(value, int) and not isinstance(value, bool):
+        return numeral(value)
+    if isinstance(value, str) and (match := _INHERITED.fullmatch(value)):
+        return f"default ({numeral(int(match[1]))})"
+    return value

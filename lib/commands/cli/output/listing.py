@@ -10,7 +10,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from ganeti.base.constants import exitcodes
+from ganeti.base import errors
+from ganeti.base.constants import ecodes, exitcodes
 from ganeti.base.constants import query as q
 from ganeti.base.constants.misc import UUID_REGEX
 from ganeti.commands.cli import filters
@@ -226,9 +227,9 @@ def _pretty(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def list_fields(ctx: CommandContext, resource: str) -> int:
+def list_fields(ctx: CommandContext) -> int:
     """Run ``list-fields``; return the exit code."""
-    answer = ctx.call("QueryFields", resource, ctx.args or None)
+    answer = ctx.call("QueryFields", ctx.command.resource, ctx.args or None)
     fields = answer["fields"]
     code = _warn_unknown(ctx, fields)
     if ctx.option("json"):
@@ -242,15 +243,27 @@ def list_fields(ctx: CommandContext, resource: str) -> int:
         lambda f: str(f["title"]),
         lambda f: str(f["doc"]),
     )
-    text = table.render(
-        columns,
-        [[get(field) for field in fields] for get in getters],
-        separator=ctx.opts.separator,
-        headers=not ctx.opts.no_headers,
-    )
-    if text:
-        ctx.out(text)
+    rows = [[get(field) for get in getters] for field in fields]
+    print_table(ctx, columns, rows, pad_header=False)
     return code
+
+
+def print_table(
+    ctx: CommandContext,
+    columns: Sequence[table.Column],
+    rows: Sequence[Sequence[str]],
+    *,
+    pad_header: bool = True,
+) -> None:
+    """Print rows of texts as a table in the form that the options request."""
+    lines = table.lines(
+        columns,
+        list(zip(*rows, strict=True)) or [()] * len(columns),
+        separator=ctx.option("separator"),
+        headers=not ctx.opts.no_headers,
+        pad_header=pad_header,
+    )
+    ctx.out_lines(lines)
 
 
 def query_objects(
@@ -268,6 +281,32 @@ def query_objects(
         }
         for row in answer["data"]
     ]
+
+
+def show_named(
+    ctx: CommandContext,
+    resource: str,
+    fields: list[str],
+    tree: Callable[[dict[str, Any]], Any],
+) -> None:
+    """Run an info command: print named objects, or all, as trees or as JSON."""
+    from ganeti.commands.cli.output import info_tree
+
+    objects = named(ctx, resource, fields, ctx.args)
+    if ctx.opts.json:
+        print_json(ctx, objects)
+    elif objects:
+        ctx.out(info_tree.render([tree(each) for each in objects]))
+
+
+def full_names(ctx: CommandContext, resource: str, names: list[str]) -> list[str]:
+    """Return the full names of objects, each once.
+
+    Raises:
+        OpPrereqError: one does not exist.
+    """
+    rows = named(ctx, resource, ["name"], names)
+    return list(dict.fromkeys(str(row["name"]) for row in rows))
 
 
 def named(
@@ -296,3 +335,35 @@ def _names_of_uuids(
     wanted = ["|", *(["==", "uuid", uuid] for uuid in uuids)]
     rows = query_objects(ctx, resource, ["uuid", "name"], wanted)
     return {item["uuid"]: item["name"] for item in rows}
+
+
+def online_nodes(
+    ctx: CommandContext,
+    names: list[str],
+    *,
+    group: str | None = None,
+    fields: tuple[str, ...] = (),
+) -> list[dict[str, Any]]:
+    """Return the online ones of these nodes; print a note about the others.
+
+    Args:
+        ctx: the command.
+        names: nodes; empty for all.
+        group: restrict to this group, by name or uuid.
+        fields: fields to query beside ``name``.
+
+    Raises:
+        OpPrereqError: a name is unknown.
+    """
+    everything = ["name", "offline", "group", "group.uuid", *fields]
+    nodes = named(ctx, "node", everything, names)
+    if group:
+        nodes = [n for n in nodes if group in (n["group"], n["group.uuid"])]
+        if not nodes:
+            raise errors.OpPrereqError(
+                f"none of these nodes is in group {group!r}", ecodes.ECODE_NOENT
+            )
+    offline = [node["name"] for node in nodes if node["offline"]]
+    if offline:
+        ctx.err(f"Note: skipping offline node(s): {', '.join(offline)}")
+    return [node for node in nodes if not node["offline"]]

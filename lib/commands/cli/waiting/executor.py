@@ -173,26 +173,45 @@ class JobExecutor:
         return _code(not self._refused)
 
 
-def for_named(ctx: CommandContext, kind: str, operation: jobs.Op) -> int:
-    """Plan, submit or run one job per object that the command names.
+def for_named(
+    ctx: CommandContext,
+    kind: str,
+    operation: jobs.Op,
+    *,
+    known: list[str] | None = None,
+    show: Callable[[Any], None] | None = None,
+) -> int:
+    """Explain, plan, submit or run one job per object that the command names.
 
     Args:
         ctx: the command; its arguments are names of objects.
         kind: of the objects, as in the parameter ``KIND_name`` of the opcode.
         operation: the opcode without the name.
+        known: the full names of several objects, if the caller has them.
+        show: prints the result of a job that succeeded.
 
     Raises:
         OpPrereqError: one of several objects does not exist; then nothing is done.
     """
     key = f"{kind}_name"
+    names = known or ctx.args
+    if len(names) > 1 and not known:
+        names = listing.full_names(ctx, kind, names)
+    if ctx.option("explain"):
+        from ganeti.commands.cli.output import explain
+
+        return max(explain.run(ctx, {**operation, key: name}, name) for name in names)
     if len(ctx.args) == 1:
-        named = {**operation, key: ctx.args[0]}
-        return submission.submit_or_run(ctx, named).code
+        job = submission.submit_or_run(ctx, {**operation, key: ctx.args[0]})
+        if show is not None and job.is_done:
+            show(job.result)
+        return job.code
     executor = JobExecutor(ctx)
-    rows = listing.named(ctx, kind, ["name"], ctx.args)
-    for name in dict.fromkeys(str(row["name"]) for row in rows):
+    for name in names:
         executor.add(name, {**operation, key: name})
-    return executor.finish_or_show()
+    return executor.finish_or_show(
+        show=None if show is None else lambda outcome: show(outcome.result[-1])
+    )
 
 
 def _for(label: str) -> str:
@@ -216,16 +235,9 @@ def run_with_jobs(
 
 
 def run_and_report(
-    ctx: CommandContext, operation: jobs.Op, *, good: str, bad: str
-) -> int:
-    """Run an opcode whose result lists further jobs, then `report` their outcomes."""
-    return run_all_and_report(ctx, [operation], good=good, bad=bad)
-
-
-def run_all_and_report(
     ctx: CommandContext, operations: Sequence[jobs.Op], *, good: str, bad: str
 ) -> int:
-    """Run such opcodes one after another, then `report` the outcomes of all jobs."""
+    """Run opcodes whose results list further jobs, then `report` all outcomes."""
     ops = [jobs.with_generic(ctx, operation) for operation in operations]
     if (code := submission.planned(ctx, [[op] for op in ops])) is not None:
         return code

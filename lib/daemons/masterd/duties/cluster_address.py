@@ -20,6 +20,7 @@ from ganeti.base.net import netutils
 from ganeti.model.objects import Snapshot
 from ganeti.operations import master_ip
 from ganeti.protocols import rpc
+from ganeti.protocols.rpc import calls
 
 _log = logging.getLogger(__name__)
 
@@ -125,13 +126,17 @@ class ClusterAddress:
             return RETRY_S[0]
         cluster = snapshot.cluster
         arguments = master_ip.parameters(cluster), cluster.use_external_mip_script
-        answer = self._rpc.call_one(_UP, cluster.master_node, *arguments)
+        answer = self._rpc.call_node(
+            cluster.master_node, calls.node_activate_master_ip(*arguments)
+        )
         if answer.failed:
             return self._next_try(snapshot, answer)
         _log.info("this node has the cluster's address %s", cluster.master_ip)
         self._is_up, self._failures, self._last_problem = True, 0, ""
         if not self._is_wanted:
-            self._rpc.call_one(_DOWN, cluster.master_node, *arguments)
+            self._rpc.call_node(
+                cluster.master_node, calls.node_deactivate_master_ip(*arguments)
+            )
         return LOOK_S
 
     def _is_there(self, snapshot: Snapshot) -> bool:
@@ -163,14 +168,16 @@ class ClusterAddress:
             and not node.offline
             and node.uuid != cluster.master_node
         ]
-        asked = self._rpc.call(
-            "node_has_ip_address", others, (cluster.master_ip,), timeout_s=_ASK_S
+        asked = self._rpc.call_nodes(
+            others, calls.node_has_ip_address(cluster.master_ip), timeout_s=_ASK_S
         )
         strays = [uuid for uuid, answer in asked.items() if answer.payload is True]
         if not strays:
             return False
         arguments = (master_ip.parameters(cluster), cluster.use_external_mip_script)
-        answers = self._rpc.call(_DOWN, strays, arguments, timeout_s=_DROP_S)
+        answers = self._rpc.call_nodes(
+            strays, calls.node_deactivate_master_ip(*arguments), timeout_s=_DROP_S
+        )
         for answer in answers.values():
             what = f"the cluster's address {cluster.master_ip} was there"
             if answer.failed:

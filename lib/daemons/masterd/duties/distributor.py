@@ -22,6 +22,7 @@ from ganeti.base import errors
 from ganeti.base.clock import Clock
 from ganeti.model.objects import CLUSTER_KEY, Cluster, Instance, Node, Snapshot, Update
 from ganeti.protocols import rpc
+from ganeti.protocols.rpc import calls
 from ganeti.store import Change, Store
 
 _log = logging.getLogger(__name__)
@@ -39,9 +40,6 @@ PAUSES_S: Final = (1.0, 1.0, 2.0, 4.0, 8.0)
 QUIET_S: Final = 1.0
 #: Files that no decision about the cluster depends on.
 _PACED: Final = frozenset({"instance_list"})
-_PROCEDURE: Final = "write_ssconf_files"
-#: Every call carries the term; this one does nothing else.
-_PING: Final = "version"
 _PING_TIMEOUT_S: Final = 10.0
 #: Fields of the cluster record that removals and ports of instances change.
 _COUNTERS: Final = ("serial_no", "mtime", "highest_used_port", "tcpudp_port_pool")
@@ -289,7 +287,7 @@ class Distributor:
         ]
         try:
             if others:
-                self._rpc.call(_PING, others, timeout_s=_PING_TIMEOUT_S)
+                self._rpc.call_nodes(others, calls.version(), timeout_s=_PING_TIMEOUT_S)
         except Exception:  # noqa: BLE001 - logged
             _log.exception("master candidates cannot be pinged")
 
@@ -347,7 +345,9 @@ class Distributor:
     def _write_to(self, push: _Push) -> set[str]:
         failed = set()
         nodes = {node.uuid: node for node in push.nodes}
-        answers = self._rpc.call(_PROCEDURE, list(nodes), [push.values])
+        answers = self._rpc.call_nodes(
+            list(nodes), calls.write_ssconf_files(push.values)
+        )
         for uuid, answer in answers.items():
             if answer.failed:
                 # A node that is away would be a line for each commit.

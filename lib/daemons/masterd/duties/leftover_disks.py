@@ -8,8 +8,8 @@ new one is complete. Nodes that do not answer are tried again.
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
@@ -20,7 +20,8 @@ from ganeti.master.config import disk_notes
 from ganeti.master.config.disk_notes import DiskNote, DiskNotes, MadeDisk
 from ganeti.model import objects
 from ganeti.protocols import rpc
-from ganeti.protocols.rpc import encode
+from ganeti.protocols.rpc import calls, encode
+from ganeti.protocols.rpc.answers import BlockDevice, DeviceRow
 
 _log = logging.getLogger(__name__)
 
@@ -177,12 +178,12 @@ class LeftoverDisks:
     ) -> rpc.Result:
         """Remove a disk from a node, or all of a mirror but its data."""
         wire = encode.disk(snapshot, made.disk)
-        answer = self._rpc.call_one("blockdev_remove", node, wire)
+        answer = self._rpc.call_node(node, calls.blockdev_remove(wire))
         if answer.failed and made.device is not None:
             # The device may still use it. Another disk may have the minor by now.
             device = encode.disk(snapshot, made.device)
-            self._rpc.call_one("blockdev_shutdown", node, device)
-            answer = self._rpc.call_one("blockdev_remove", node, wire)
+            self._rpc.call_node(node, calls.blockdev_shutdown(device))
+            answer = self._rpc.call_node(node, calls.blockdev_remove(wire))
         return answer
 
     def _is_replaced(self, note: DiskNote, made: MadeDisk) -> bool:
@@ -195,21 +196,22 @@ class LeftoverDisks:
         instance = snapshot.instances[owner]
         if not instance.disks_active:
             return False
-        answer = self._rpc.call_one(
-            "blockdev_getmirrorstatus_multi",
+        answer = self._rpc.call_node(
             instance.primary_node,
-            [encode.disk(snapshot, after, instance)],
+            calls.blockdev_getmirrorstatus_multi(
+                [encode.disk(snapshot, after, instance)]
+            ),
         )
         what = f"an old copy of {after.iv_name} of instance {note.instance} stays"
         if answer.failed:
             self._warn(answer.describe(what))
             return False
-        return [_is_complete(row) for row in answer.payload or ()] == [True]
+        return [_is_complete(row) for row in answer.payload] == [True]
 
     def _may_be_on(self, node: str, made: MadeDisk) -> bool:
         """Return whether a node has a disk, or does not say that it has not."""
         wire = encode.disk(self._snapshot(), made.disk)
-        answer = self._rpc.call_one("blockdev_find", node, wire)
+        answer = self._rpc.call_node(node, calls.blockdev_find(wire))
         return answer.failed or answer.payload is not None
 
     def _warn(self, text: str) -> None:
@@ -228,8 +230,8 @@ class LeftoverDisks:
                     continue
                 if (path, node) in self._notes.all_directories(but=key):
                     continue
-                answer = self._rpc.call_one(
-                    "file_storage_dir_remove", node, path, timeout_s=_DIRECTORY_S
+                answer = self._rpc.call_node(
+                    node, calls.file_storage_dir_remove(path), timeout_s=_DIRECTORY_S
                 )
             if answer.failed:
                 self._warn(answer.describe(f"directory {path} stays"))
@@ -237,14 +239,14 @@ class LeftoverDisks:
         return is_clean
 
 
-def _is_complete(row: Any) -> bool:
+def _is_complete(row: DeviceRow) -> bool:
     """Return whether a row about a mirror says that both nodes have all data."""
     is_known, status = row
     return bool(
         is_known
-        and isinstance(status, Mapping)
-        and status.get("dev_path")
-        and status.get("is_degraded") is False
+        and isinstance(status, BlockDevice)
+        and status.dev_path
+        and status.is_degraded is False
     )
 
 

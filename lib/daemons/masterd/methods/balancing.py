@@ -1,7 +1,8 @@
-"""The LUXI method that plans balancing; an addition to Ganeti.
+"""LUXI methods that plan balancing, and count what fits; additions to Ganeti.
 
-The cluster state is that of a query, as for ``hbal -L``; nothing is locked or changed.
-Moves are jobs, which the client may submit.
+Nothing is locked or changed. For balancing, the cluster state is that of a query, as
+for ``hbal -L``; moves are jobs, which the client may submit. For the count of instances
+that still fit, the nodes are queried for their free resources.
 """
 
 import math
@@ -21,6 +22,9 @@ from ganeti.model.objects import allocators, lookup
 
 if TYPE_CHECKING:
     from ganeti.decisions.htools.model.cluster import Cluster
+from ganeti.base.constants import disks
+from ganeti.master.iallocator import builtin
+from ganeti.model.objects import params
 
 
 class BalanceRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -154,21 +158,21 @@ def _plan(deps: MasterDeps, request: BalanceRequest) -> dict[str, Any]:
     import numpy as np
 
     from ganeti.decisions.htools.balance import greedy, plan
+    from ganeti.decisions.htools.model import query as cluster_query
     from ganeti.decisions.htools.model.cluster import DataError
-    from ganeti.decisions.htools.model.loaders import query as loaders_query
     from ganeti.decisions.htools.rules.move_constraints import MoveOptions
 
     tables = {
-        kind: loaders_query.objects(
+        kind: cluster_query.objects(
             query.query(deps.query_sources(), kind, fields, None).to_dict(),
             fields,
             kind,
         )
-        for kind, fields in loaders_query.FIELDS.items()
+        for kind, fields in cluster_query.FIELDS.items()
     }
     silent: frozenset[str] = frozenset()
     if request.skip_silent:
-        silent = loaders_query.silent(tables["node"])
+        silent = cluster_query.silent(tables["node"])
     want = plan.PlanOptions(
         group=request.group,
         goal=greedy.BalanceGoal(
@@ -190,12 +194,12 @@ def _plan(deps: MasterDeps, request: BalanceRequest) -> dict[str, Any]:
         first_set=request.first_set,
     )
     info = cluster_info.cluster_info(deps.config.snapshot())
-    answers = loaders_query.QueryAnswers(
+    answers = cluster_query.QueryAnswers(
         "cluster", tables["group"], tables["node"], tables["instance"], info
     )
     try:
         with np.errstate(divide="ignore", invalid="ignore"):
-            cluster = loaders_query.read_cluster(
+            cluster = cluster_query.read_cluster(
                 answers, static_memory=request.static_memory, offline=silent
             )
             if request.loads is not None:
@@ -229,8 +233,8 @@ def _loaded(cluster: "Cluster", loads: Mapping[str, float]) -> "Cluster":
     Raises:
         DataError: a node that is not offline has none.
     """
+    from ganeti.decisions.htools.model import mond
     from ganeti.decisions.htools.model.cluster import DataError
-    from ganeti.decisions.htools.model.loaders import mond
 
     reports = {node: {"cpu_total": load} for node, load in loads.items()}
     if missing := mond.missing(cluster, reports, mond.CPU):
@@ -246,11 +250,132 @@ def _loaded_by_guest(
     Raises:
         DataError: a node that is not offline, or an instance that runs, has none.
     """
+    from ganeti.decisions.htools.model import mond
     from ganeti.decisions.htools.model.cluster import DataError
-    from ganeti.decisions.htools.model.loaders import mond
 
     if missing := mond.missing(cluster, loads, mond.XEN):
         raise DataError(f"node {missing[0]}: wanted the load of its guests, found none")
     if unknown := mond.unreported(cluster, loads):
         raise DataError(f"instance {unknown[0]}: wanted its load, found none")
     return mond.apply(cluster, loads, mond.XEN)
+
+
+class CapacityRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The argument of ``QueryCapacity``; default sizes come from the instance policy.
+
+    Attributes:
+        disk_template: None for the first enabled one.
+        memory, disk: in MiB.
+        vcpus: of each instance.
+        tiered: begin with the largest allowed size, and shrink it when no more fit.
+        groups: names or uuids of the node groups to use; empty for all.
+        limit: largest number of instances.
+        allocator: allocator that answers; ``.`` for the cluster's defaults in order,
+            the built-in one by default.
+    """
+
+    disk_template: str | None = None
+    memory: int | None = None
+    disk: int | None = None
+    vcpus: int | None = None
+    tiered: bool = False
+    groups: Sequence[str] = ()
+    limit: int | None = None
+    allocator: str | None = None
+
+
+@method("QueryCapacity")
+def query_capacity(deps: MasterDeps, request: CapacityRequest) -> Later:
+    """Count the instances that still fit; return placements, and why no more fit."""
+    snapshot = deps.config.snapshot()
+    question = build_request(snapshot, request)
+    setting = snapshot.cluster.default_iallocator
+    name = request.allocator or builtin.NAME
+    names = allocators.chosen(name, setting, question.type)
+    names = names or [builtin.NAME]
+    return Later(
+        deps.slow.submit(_ask_capacity, deps, names, question), can_cancel=True
+    )
+
+
+def _ask_capacity(
+    deps: MasterDeps, names: Sequence[str], question: iallocator.Capacity
+) -> dict[str, Any]:
+    snapshot = deps.config.snapshot()
+    _name, answer = iallocator.run_first(
+        names, lambda name: iallocator.run(deps.rpc, snapshot, name, question)
+    )
+    return {
+        "disk_template": question.disk_template,
+        "tiered": question.tiered,
+        "groups": question.groups,
+        "sizes": [dict(size) for size in question.sizes],
+        **answer.result,
+    }
+
+
+def build_request(
+    snapshot: objects.Snapshot, request: CapacityRequest
+) -> iallocator.Capacity:
+    """Return the allocator's request, with default sizes from the policy.
+
+    Raises:
+        OpPrereqError: a template is not enabled, a group unknown, a size negative, or a
+            disk wanted without disks.
+    """
+    cluster = snapshot.cluster
+    template = request.disk_template or cluster.enabled_disk_templates[0]
+    if template not in cluster.enabled_disk_templates:
+        enabled = ", ".join(cluster.enabled_disk_templates)
+        raise _invalid_capacity(
+            f"disk template {template}: wanted one of the enabled templates {enabled}"
+        )
+    for name in ("memory", "disk", "vcpus", "limit"):
+        value = getattr(request, name)
+        least = 1 if name in ("memory", "vcpus") else 0
+        if value is not None and value < least:
+            raise _invalid_capacity(f"{name}: wanted {least} or more, found {value}")
+    if template == disks.DT_DISKLESS and request.disk:
+        others = [name for name in cluster.enabled_disk_templates if name != template]
+        raise _invalid_capacity(
+            f"disk: wanted none with disk template {template}, found {request.disk};"
+            f" give another disk template, enabled are {', '.join(others) or 'none'}"
+        )
+    uuids = [lookup.expand_group(snapshot, name) for name in request.groups]
+    groups = [snapshot.nodegroups[uuid] for uuid in dict.fromkeys(uuids)]
+    policy = cluster.ipolicy
+    if len(groups) == 1:
+        policy = params.group_ipolicy(snapshot, groups[0])
+    specs = [policy["std"]]
+    if request.tiered:
+        specs = [part["max"] for part in policy["minmax"]]
+    sizes = [_capacity_size(spec, request, template) for spec in specs]
+    unique = [size for at, size in enumerate(sizes) if size not in sizes[:at]]
+    return iallocator.Capacity(
+        disk_template=template,
+        sizes=unique,
+        spindle_use=int(policy["std"]["spindle-use"]),
+        tiered=request.tiered,
+        groups=[group.name for group in groups] or None,
+        limit=request.limit,
+    )
+
+
+def _capacity_size(
+    spec: dict[str, Any], request: CapacityRequest, template: str
+) -> dict[str, int]:
+    given = {"memory": request.memory, "disk": request.disk, "vcpus": request.vcpus}
+    default = {
+        "memory": spec["memory-size"],
+        "disk": 0 if template == disks.DT_DISKLESS else spec["disk-size"],
+        "vcpus": spec["cpu-count"],
+    }
+    out = {
+        key: int(default[key] if value is None else value)
+        for key, value in given.items()
+    }
+    return out | {"spindles": int(spec["spindle-use"])}
+
+
+def _invalid_capacity(text: str) -> errors.OpPrereqError:
+    return errors.OpPrereqError(f"capacity: {text}", ecodes.ECODE_INVAL)

@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from ganeti.base import errors
-from ganeti.base.constants import timeouts
+from ganeti.base.constants import misc
 from ganeti.daemons.masterd.deps import MasterDeps
 from ganeti.daemons.masterd.methods.calls import JobId, Later, Malformed, method
 from ganeti.master import query
@@ -56,13 +56,14 @@ def submit_job_to_drained_queue(deps: MasterDeps, ops: list[Any]) -> Later:
 @method("SubmitManyJobs")
 def submit_many_jobs(deps: MasterDeps, jobs: list[list[Any]]) -> Later:
     """Queue jobs with consecutive ids."""
+    queue = deps.queue
     if len(jobs) <= _MANY:
-        future = deps.queue.submit_many_later([_decode(ops) for ops in jobs])
+        future = queue.submit_many_later([_decode(ops) for ops in jobs])
         return Later(future, committing=_SUBMISSION)
     return Later(
         # A commit waits for the copies on other candidates.
         deps.slow.submit(
-            lambda: deps.queue.submit_many([_decode(ops) for ops in jobs])
+            lambda: queue.submit_many_later([_decode(ops) for ops in jobs]).result()
         ),
         committing=_SUBMISSION,
     )
@@ -146,7 +147,7 @@ def wait_for_job_change(
     fields: list[str],
     previous: Any = None,
     serial: int | None = None,
-    timeout_s: float = float(timeouts.LUXI_WFJC_TIMEOUT),
+    timeout_s: float = float(misc.LUXI_WFJC_TIMEOUT),
 ) -> Later:
     """Wait until a job differs from what the client knows."""
     future = deps.queue.wait_for_change(
@@ -154,7 +155,7 @@ def wait_for_job_change(
         query.job_values(fields),
         previous=previous,
         serial=serial,
-        timeout_s=min(float(timeouts.LUXI_WFJC_TIMEOUT), max(0.0, timeout_s)),
+        timeout_s=min(float(misc.LUXI_WFJC_TIMEOUT), max(0.0, timeout_s)),
     )
     return Later(future, can_cancel=True, committing=f"Job {job_id}")
 
@@ -172,7 +173,7 @@ def wait_for_job_changes(
     deps: MasterDeps,
     jobs: list[Watched],
     fields: list[str],
-    timeout_s: float = float(timeouts.LUXI_WFJC_TIMEOUT),
+    timeout_s: float = float(misc.LUXI_WFJC_TIMEOUT),
 ) -> Later:
     """Wait until one of many jobs differs from what the client knows.
 

@@ -7,9 +7,10 @@ import msgspec
 
 from ganeti.base import errors
 from ganeti.base.constants import disks, ecodes
-from ganeti.base.constants.protocols import oob as oob_constants
-from ganeti.daemons.masterd import automation
+from ganeti.base.constants.misc import MAX_ASKED_ABOUT
+from ganeti.base.constants.protocols import oob
 from ganeti.daemons.masterd.deps import MasterDeps
+from ganeti.daemons.masterd.methods import automatons
 from ganeti.daemons.masterd.methods.calls import Later, method
 from ganeti.decisions.repair.journal import Round, first_error
 from ganeti.decisions.repair.node_lives import (
@@ -23,6 +24,8 @@ from ganeti.decisions.repair.node_lives import (
 )
 from ganeti.master.jqueue import Job
 from ganeti.model.objects import Node, Snapshot, params
+from ganeti.protocols.rpc import calls
+from ganeti.protocols.rpc.answers import Reached
 from ganeti.protocols.rpc.runner import node_port
 
 #: The request that waits for a commit, as the subject of a sentence.
@@ -31,8 +34,6 @@ _CHANGE: Final = "The change of deaths of nodes"
 #: the silent nodes.
 _ANSWER_S: Final = 2.0
 _OTHERS_S: Final = 4.0
-#: Most silent nodes that are looked at closely. That many are a mass event.
-_MAX_SILENT: Final = 64
 #: Master candidates that read heartbeats, besides the node of the master.
 _READERS: Final = 2
 #: Threads that look for SSH servers.
@@ -93,7 +94,7 @@ def facts(deps: MasterDeps, *, probe: bool) -> Facts:
         marked = _asked(deps, marked)
     is_limited = bool(views) or not is_enabled or state.mass_event is not None
     is_limited |= any(node.answers for node in marked)
-    limits = automation.load(deps) if is_limited else None
+    limits = automatons.load_limits(deps) if is_limited else None
     if views:
         incidents = {
             item.node: item.uuid
@@ -168,7 +169,7 @@ def _view(snapshot: Snapshot, node: Node) -> NodeView:
 
 def _silent(deps: MasterDeps, nodes: Sequence[str]) -> list[str]:
     """Return the nodes whose daemon does not answer; one that refuses answers."""
-    results = deps.rpc.call("version", nodes, timeout_s=_ANSWER_S)
+    results = deps.rpc.call_nodes(nodes, calls.version(), timeout_s=_ANSWER_S)
     return [
         uuid for uuid in nodes if results[uuid].is_silent and not results[uuid].refused
     ]
@@ -204,7 +205,8 @@ def _probe(
     Returns:
         the number of master candidates that answered, with the master.
     """
-    known = [uuid for uuid in sorted(views) if not views[uuid].offline][:_MAX_SILENT]
+    online = [uuid for uuid in sorted(views) if not views[uuid].offline]
+    known = online[:MAX_ASKED_ABOUT]
     others = [
         uuid
         for uuid in _candidates(snapshot)
@@ -219,7 +221,7 @@ def _probe(
     if not set(known).isdisjoint(answering):
         # They were left out, although they are witnesses.
         looks = [_look(deps, snapshot, known, answering)]
-    new = [uuid for uuid in silent if uuid not in known][: _MAX_SILENT - len(known)]
+    new = [uuid for uuid in silent if uuid not in known][: MAX_ASKED_ABOUT - len(known)]
     looks.append(_look(deps, snapshot, new, answering))
     for look in looks:
         _add(snapshot, views, look, silent)
@@ -261,14 +263,16 @@ def _heartbeats(
         return {}
     readers = [snapshot.cluster.master_node, *others[:_READERS]]
     names = [snapshot.nodes[uuid].name for uuid in nodes]
-    results = deps.rpc.call("node_heartbeats", readers, (names,), timeout_s=_ANSWER_S)
+    results = deps.rpc.call_nodes(
+        readers, calls.node_heartbeats(names), timeout_s=_ANSWER_S
+    )
     beats: dict[str, list[tuple[str, int]]] = {uuid: [] for uuid in nodes}
     for result in results.values():
         if result.failed or len(result.payload) != len(nodes):
             continue
         for uuid, beat in zip(nodes, result.payload, strict=True):
-            if beat is not None and tuple(beat) not in beats[uuid]:
-                beats[uuid].append(tuple(beat))
+            if beat is not None and beat not in beats[uuid]:
+                beats[uuid].append(beat)
     return beats
 
 
@@ -297,11 +301,13 @@ def _place(snapshot: Snapshot, node: Node) -> tuple[str, int, int]:
 
 def _ask_others(
     deps: MasterDeps, nodes: Sequence[str], places: Sequence[tuple[str, int, int]]
-) -> Mapping[str, list[tuple[bool, bool]]]:
+) -> Mapping[str, list[Reached]]:
     """Return for each candidate that answers what it reaches."""
     if not nodes:
         return {}
-    results = deps.rpc.call("node_reaches", nodes, (places,), timeout_s=_OTHERS_S)
+    results = deps.rpc.call_nodes(
+        nodes, calls.node_reaches(places), timeout_s=_OTHERS_S
+    )
     return {
         uuid: results[uuid].payload
         for uuid in nodes
@@ -349,8 +355,6 @@ def _says_off(result: Any) -> bool:
     except (TypeError, ValueError):
         return False
     is_powered = (
-        value.get(oob_constants.OOB_POWER_STATUS_POWERED)
-        if isinstance(value, dict)
-        else None
+        value.get(oob.OOB_POWER_STATUS_POWERED) if isinstance(value, dict) else None
     )
     return is_powered is False

@@ -1,8 +1,11 @@
-"""LUXI methods that query."""
+"""LUXI methods that query: objects, jobs, numbers for monitoring, stored copies."""
 
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any, Final
+
+import msgspec
 
 from ganeti.base import errors
 from ganeti.base.constants import ecodes
@@ -15,6 +18,115 @@ from ganeti.master.query import cluster_info
 from ganeti.model import objects, qlang
 from ganeti.model.objects import lookup
 from ganeti.protocols.luxi.server import Encoded
+from ganeti.store import choice
+
+# LUXI method about the copies on master candidates; not in Ganeti.
+
+
+@method("QueryCopies")
+def query_copies(deps: MasterDeps) -> dict[str, Any] | Later:
+    """Return how the master acknowledges changes, and which candidates have them.
+
+    Keys: ``policy``, ``revision`` (of the master), ``term``, ``warning`` (empty while
+    a majority has the newest changes), ``copies``: a list by name of ``name``,
+    ``is_current``, ``revision`` (-1 if none is known), ``lag`` (in revisions),
+    ``trouble`` and ``wants_restart`` (it refuses the master's term, and a restart of
+    the master daemon takes one that it accepts); ``confd``: how candidates answer
+    queries of their copies, ``hmac`` and ``detect_replays``; and ``store``: ``file``,
+    or the address of a store in etcd. Its servers have the copies that count; the list
+    shows the files that follow them.
+    """
+    if choice.is_etcd(deps.paths):
+        return Later(deps.slow.submit(_described_copies, deps))
+    return _described_copies(deps)
+
+
+def _described_copies(deps: MasterDeps) -> dict[str, Any]:
+    snapshot = deps.config.snapshot()
+    copies = [
+        {
+            "name": snapshot.nodes[uuid].name,
+            "is_current": copy.is_current,
+            "revision": copy.revision,
+            "lag": max(0, snapshot.revision - max(copy.revision, 0)),
+            "trouble": copy.trouble,
+            "wants_restart": copy.wants_restart,
+        }
+        for uuid, copy in deps.copies().items()
+        if uuid in snapshot.nodes
+    ]
+    return {
+        "policy": snapshot.cluster.commit_policy,
+        "revision": snapshot.revision,
+        "term": str(deps.store.term),
+        "warning": deps.store.exposure(),
+        "store": choice.describe(deps.paths),
+        "confd": {
+            "hmac": snapshot.cluster.confd_hmac,
+            "detect_replays": snapshot.cluster.confd_detect_replays,
+        },
+        "copies": sorted(copies, key=lambda row: str(row["name"])),
+    }
+
+
+# Numbers about the master daemon for monitoring.
+
+_ADMIN: Final = ("up", "down", "offline")
+
+
+class _Opcode(msgspec.Struct):
+    op_id: str = msgspec.field(name="OP_ID")
+
+
+@method("QueryMetrics")
+def query_metrics(deps: MasterDeps) -> Later:
+    """Return numbers for monitoring; an addition to Ganeti."""
+    return Later(deps.slow.submit(numbers, deps), can_cancel=True)
+
+
+def numbers(deps: MasterDeps) -> dict[str, Any]:
+    """Return the present numbers; no node is asked."""
+    jobs: Counter[tuple[str, str]] = Counter()
+    for job in deps.queue.jobs(with_logs=False):
+        if not job.is_final:
+            opcode = msgspec.json.decode(job.ops[0].input, type=_Opcode).op_id
+            jobs[job.status.value, opcode] += 1
+    waits: Counter[str] = Counter()
+    held: Counter[str] = Counter()
+    for lock in cluster_facts.locks(deps.queue, deps.locks):
+        level = lock.name.partition("/")[0]
+        held[level] += bool(lock.owners)
+        waits[level] += sum(len(names) for _mode, names in lock.pending)
+    statistics = deps.queue.statistics()
+    snapshot = deps.config.snapshot()
+    states = Counter(each.admin_state for each in snapshot.instances.values())
+    incidents = Counter(i.state.value for i in deps.maintenance.state().incidents)
+    deaths = deps.config.node_deaths.state()
+    return {
+        "jobs": [[*key, count] for key, count in sorted(jobs.items())],
+        "queue": {
+            "unfinished": statistics.unfinished,
+            "running": statistics.running,
+            "workers": statistics.workers,
+            "last_id": deps.queue.last_id,
+        },
+        "locks": [[level, held[level], waits[level]] for level in sorted(held)],
+        "calls": deps.call_times.rows(),
+        "incidents": dict(incidents),
+        "nodes": {
+            "total": len(snapshot.nodes),
+            "offline": sum(node.offline for node in snapshot.nodes.values()),
+            "drained": sum(node.drained for node in snapshot.nodes.values()),
+        },
+        "instances": {state: states[state] for state in _ADMIN},
+        "is_frozen": bool(snapshot.cluster.automation_freeze),
+        "revision": snapshot.revision,
+        "node_deaths": dict(Counter(each.phase.value for each in deaths.deaths)),
+        "refused_deaths": dict(
+            Counter(each.limit for each in deaths.deaths if each.limit)
+        ),
+        "fenced": len(deaths.fenced),
+    }
 
 
 def _ask(executor: Executor, function: Callable[..., Any], *args: Any) -> Later:

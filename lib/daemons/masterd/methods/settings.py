@@ -4,12 +4,13 @@ import uuid
 from typing import Any, Final
 
 from ganeti.base import errors
-from ganeti.base.constants import ecodes, timeouts
+from ganeti.base.constants import ecodes, misc
 from ganeti.daemons.masterd import cluster_facts
 from ganeti.daemons.masterd.deps import MasterDeps
 from ganeti.daemons.masterd.methods.calls import Later, Malformed, method
 from ganeti.decisions.jobs import filters
 from ganeti.model import objects, qlang
+from ganeti.protocols.rpc import calls
 
 #: Fields that predicates may use; the third kind may use any field of the opcode.
 _PREDICATES: Final = {
@@ -105,7 +106,7 @@ def _put(deps: MasterDeps, rule: objects.FilterRule) -> str:
                 f"filter rules: wanted at most {MAX_RULES}, found {len(present)}"
                 " already; remove one with gnt-filter delete"
             )
-        edit.put_filter(rule)
+        edit.put(objects.Update("filters", rule.uuid, rule))
     deps.queue.poke()
     return rule.uuid
 
@@ -120,7 +121,7 @@ def _delete(deps: MasterDeps, key: str) -> None:
     with deps.config.edit(_OWNER) as edit:
         if key not in edit.snapshot.filters:
             raise errors.GenericError(f"there is no job filter {key}")
-        edit.delete_filter(key)
+        edit.remove("filters", key)
     deps.queue.poke()
 
 
@@ -141,7 +142,7 @@ def set_watcher_pause(deps: MasterDeps, until: float | None) -> Later:
         OpPrereqError: the time is too far away; dates end, and so would commands that
             show it.
     """
-    latest = deps.clock.time() + timeouts.LONGEST_S
+    latest = deps.clock.time() + misc.LONGEST_S
     if until is not None and not 0 <= until <= latest:
         raise errors.OpPrereqError(
             "pause of the watcher: wanted a time within the next 100 years, found"
@@ -168,5 +169,5 @@ def _pause(deps: MasterDeps, until: float | None) -> float | None:
     ]
     # Failures on other nodes are ignored: only the master's own file is decisive.
     if others:
-        deps.rpc.call("set_watcher_pause", others, [until])
+        deps.rpc.call_nodes(others, calls.set_watcher_pause(until))
     return until

@@ -9,7 +9,6 @@ from typing import Any, Final, Protocol
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from ganeti.decisions.htools.model import formatting
 from ganeti.decisions.htools.model.cluster import NONE, Group, Instance
@@ -17,10 +16,8 @@ from ganeti.decisions.htools.model.policy import AllocPolicy
 from ganeti.decisions.htools.n1.check import GlobalN1
 from ganeti.decisions.htools.rules import constraints
 from ganeti.decisions.htools.score import placement
+from ganeti.decisions.htools.state.amounts import Flags, Floats, Places
 from ganeti.decisions.htools.state.node_state import ClusterState
-
-Places = npt.NDArray[np.intp]
-Floats = npt.NDArray[np.float64]
 
 #: Cost of a placement: the cluster's score, or the capacity lost for other instances.
 Score = float | tuple[tuple[int, ...], float]
@@ -122,6 +119,7 @@ def second(
         rules: how to choose; the cost function is ignored.
     """
     first = placement.choose([primary])
+    # Offline nodes as well, as in Ganeti.
     usable = np.nonzero(state.group == state.group[primary])[0]
     strict = not rules.ignore_soft
     return _pair(state, item, first, usable, rules.capacity, strict=strict)
@@ -151,6 +149,7 @@ def ranking(
     if not len(usable):
         return []
     own = _primary_codes(state, item, usable, strict=strict)
+    # A refused primary refuses all its pairs, so these are not computed.
     firsts = usable[own == 0]
     if not len(firsts):
         return []
@@ -158,6 +157,7 @@ def ranking(
         return _best_pairs(state, item, usable, firsts, most=most, capacity=capacity)
     scores = placement.as_primary(state, item, firsts)
     ranked: list[tuple[float, tuple[int, ...]]] = []
+    # Sorted from the end: of equal scores the later node comes first, as in Ganeti.
     for at in len(firsts) - 1 - np.argsort(scores[::-1], kind="stable"):
         node = int(firsts[at])
         if capacity is None or capacity.others_hold(item, node, NONE):
@@ -179,13 +179,16 @@ def _best_pairs(
     """Return the best pair of each of the best primaries."""
     scorer = placement.PairPlacements(state, item)
     pairs_by_score: list[tuple[float, tuple[int, ...]]] = []
+    # Some rows at once, so that no matrix has more than `_CHUNK` entries.
     step = max(1, _CHUNK // max(1, len(usable)))
     for start in range(0, len(firsts), step):
         part = firsts[start : start + step]
+        # These primaries have passed their own rules.
         codes = _pair_codes(state, item, usable, part, np.zeros(len(part), np.int8))
         fine = (codes == 0) & _partners(state, part, usable)
         values = np.where(fine, scorer.scores(part, usable), np.inf)
         for row in np.argsort(values.min(axis=1), kind="stable")[:most]:
+            # Alone, because `_take_rows` keeps only the best pair of all its rows.
             at = slice(row, row + 1)
             best = _Best()
             rows = _Rows(values[at], fine[at], part[at], usable)
@@ -227,13 +230,12 @@ def _by_cost(
     costs = [(cost_function(state, nodes), nodes) for nodes in fine]
     if not costs:
         return AllocationOutcome(None, 0.0, failures, 0)
+    # Reversed, since min returns the first of equal costs, and Ganeti the last.
     cost, nodes = min(reversed(costs), key=lambda pair: pair[0])
     return AllocationOutcome(nodes, cost, failures, len(fine))
 
 
-def _partners(
-    state: ClusterState, firsts: Places, seconds: Places
-) -> npt.NDArray[np.bool_]:
+def _partners(state: ClusterState, firsts: Places, seconds: Places) -> Flags:
     """Return [primary, secondary] -> whether they are different nodes of one group."""
     groups = state.group
     out = groups[firsts][:, None] == groups[seconds][None, :]
@@ -245,6 +247,7 @@ def _policy_codes(
 ) -> constraints.Codes:
     known: dict[tuple[int, bool], int] = {}
     for node in usable:
+        # A policy distinguishes nodes by nothing else, so few verdicts are computed.
         key = (int(state.group[node]), bool(state.exclusive[node]))
         if key not in known:
             rules = state.cluster.groups[key[0]].policy
@@ -262,11 +265,13 @@ def _primary_codes(
     own = constraints.verdict(
         constraints.primary(state, item, strict=strict), state.size
     )
+    # Ganeti tests the policy first, so the summary counts its refusals.
     return np.where(rules != 0, rules, own[usable])
 
 
 def _count(codes: constraints.Codes) -> list[int]:
     by_code = np.bincount(codes.ravel(), minlength=len(constraints.KINDS) + 1)
+    # Code 0 is no refusal.
     return [int(number) for number in by_code[1:]]
 
 
@@ -284,6 +289,8 @@ def _single(
     if not len(fine):
         return AllocationOutcome(None, 0.0, failures, 0)
     scores = placement.as_primary(state, item, fine)
+    # Best first. As in Ganeti, N+1 is tested up to the first node that passes, and only
+    # the nodes before it count as refused by it.
     order = np.argsort(scores[::-1], kind="stable")
     dropped = 0
     for position in len(fine) - 1 - order:
@@ -329,8 +336,10 @@ def _pair(
         rows = slice(at, at + step)
         firsts = primaries[rows]
         codes = _pair_codes(state, item, usable, firsts, own[rows])
+        # Neither possible nor refused: such a pair is never tried.
         codes[~same[rows]] = -1
         best.failures += _count(codes[codes >= 0])
+        # A refused pair is never the best one.
         values = np.where(codes == 0, scorer.scores(firsts, usable), np.inf)
         chunk = _Rows(values, codes == 0, firsts, usable)
         _take_rows(best, item, chunk, capacity)
@@ -350,6 +359,7 @@ def _pair_codes(
     firsts: Places,
     own: constraints.Codes,
 ) -> constraints.Codes:
+    # `peers` has a row per secondary; the rules need a row per primary.
     peers = state.peers[:, firsts].T
     rules_failed = constraints.secondary(state, item, peers)
     codes = constraints.verdict(rules_failed, (len(firsts), state.size))[:, usable]
@@ -360,7 +370,7 @@ class _Rows(msgspec.Struct, frozen=True):
     """Scores [primary, secondary], the flags of possible pairs, and the nodes."""
 
     values: Floats
-    fine: npt.NDArray[np.bool_]
+    fine: Flags
     firsts: Places
     seconds: Places
 
@@ -375,7 +385,10 @@ def _take_rows(
     best.successes += int(rows.fine.sum())
     safe = rows.fine
     if capacity is not None:
-        safe = rows.fine & capacity.pairs(item, rows.firsts, rows.seconds)
+        safe = rows.fine & capacity.failovers.pairs(
+            capacity.state, item, rows.firsts, rows.seconds
+        )
+    # If all evacuees are DRBD primaries, `pairs` is the whole test.
     is_simple = capacity is None or not capacity.has_others
     for row, first in enumerate(rows.firsts):
         while safe[row].any():
@@ -388,14 +401,13 @@ def _take_rows(
                 break
             safe[row, column] = False
         else:
+            # No pair of this primary is left, so N+1 refuses each possible one.
             dropped = int(rows.fine[row].sum())
             best.failures[constraints.N1 - 1] += dropped
             best.successes -= dropped
 
 
-def _drop_better(
-    best: _Best, values: Floats, fine: npt.NDArray[np.bool_], column: int
-) -> None:
+def _drop_better(best: _Best, values: Floats, fine: Flags, column: int) -> None:
     """Count the pairs better than the chosen one as failures of the N+1 test."""
     later = np.arange(len(values)) > column
     before = fine & ((values < values[column]) | ((values == values[column]) & later))
@@ -468,6 +480,7 @@ def _best_group(
     state: ClusterState, tried: Sequence[GroupOutcome]
 ) -> GroupOutcome | None:
     def rank(outcome: GroupOutcome) -> tuple[int, Any]:
+        # The members of AllocPolicy are in the order of preference.
         policy = state.cluster.groups[outcome.group].alloc_policy
         return list(AllocPolicy).index(policy), outcome.outcome.score
 
@@ -477,6 +490,7 @@ def _best_group(
         if one.outcome.nodes is not None
         and state.cluster.groups[one.group].alloc_policy != "unallocable"
     ]
+    # Of equal groups the last one, as in Ganeti.
     return min(reversed(fine), key=rank, default=None)
 
 

@@ -10,15 +10,13 @@ from typing import Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from ganeti.decisions.htools.alloc import allocate
 from ganeti.decisions.htools.model.cluster import NONE, Cluster, Instance
 from ganeti.decisions.htools.model.policy import AllocPolicy, Spec
 from ganeti.decisions.htools.rules import constraints
+from ganeti.decisions.htools.state.amounts import Flags
 from ganeti.decisions.htools.state.node_state import ClusterState
-
-Flags = npt.NDArray[np.bool_]
 
 #: Upper limit of counting: instances of size zero fit without limit.
 _MANY: Final = 1 << 30
@@ -56,6 +54,7 @@ class _Cost:
 
     def of(self, state: ClusterState, nodes: tuple[int, ...]) -> allocate.Score:
         """Return how many fewer of each minimum size fit, and the disk left free."""
+        # The counts hold for one state: a placement leads to another one.
         if self.state is not state:
             self.state = state
             self.before, self.after, self.fits = {}, {}, {}
@@ -75,6 +74,7 @@ class _Cost:
         """Return how many of each test instance fit now."""
 
         def fits(test: Instance, times: int) -> bool:
+            # One check gives the answers of all nodes.
             key = test.name, times
             if key not in self.fits:
                 self.fits[key] = _fits(state, test, times)
@@ -93,6 +93,7 @@ class _Cost:
 
         A secondary's counts depend on the primary only by the memory it reserves.
         """
+        # No memory is reserved on the primary, so its counts hold with any secondary.
         keys = [(nodes[0], -1.0)]
         if len(nodes) > 1:
             keys.append((nodes[1], self._reserved(state, *nodes)))
@@ -103,6 +104,7 @@ class _Cost:
                 node = key[0]
                 counts = self._left(state, node)
                 self.after[key] = counts, float(state.f_dsk[node])
+            # The state belongs to the caller, and this was a trial.
             state.remove(index)
             state.forget(index)
         return [self.after[key] for key in keys]
@@ -129,6 +131,7 @@ class _Cost:
         group = int(state.group[node])
         if group not in self.tests:
             ranges = state.cluster.policy_of(node).ranges
+            # As in Ganeti: costs are compared in this order, the largest disk first.
             lows = sorted((low for low, _high in ranges), key=lambda low: -low.disk)
             self.tests[group] = [
                 _test_instance(f"{group} {n}", low) for n, low in enumerate(lows)
@@ -163,6 +166,7 @@ def _most(fits: Callable[[int], bool]) -> int:
 
 def _fewer(fits: Callable[[int], bool], most: int) -> int:
     """Return the largest number that fits, searching downwards from ``most``."""
+    # One instance takes the room of few others, so the result is near `most`.
     fine, bad, step = most, most + 1, 1
     while fine and not fits(fine):
         fine, bad, step = max(0, fine - step), fine, step * 2

@@ -8,16 +8,15 @@ from typing import Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from ganeti.decisions.htools.alloc import allocate
 from ganeti.decisions.htools.model.cluster import EXTERNAL_TEMPLATES, NONE
 from ganeti.decisions.htools.n1.check import GlobalN1
 from ganeti.decisions.htools.rules import constraints
 from ganeti.decisions.htools.score import placement
+from ganeti.decisions.htools.state.amounts import Floats, Places
 from ganeti.decisions.htools.state.node_state import ClusterState
 
-Places = npt.NDArray[np.intp]
 _NO_SCORES: Final = np.zeros(0)
 
 
@@ -41,35 +40,29 @@ EvacuationMoves = list[EvacuationMove] | EvacuationRefused
 def failover(state: ClusterState, index: int, *, force: bool = False) -> int:
     """Swap the nodes of a DRBD instance; return 0 or the code of the refusal."""
     old, new = state.pri[index], state.sec[index]
-    if not _may_migrate(state, old, new):
+    if state.may_migrate is not None and not state.may_migrate[old, new]:
         return constraints.MIG
     item = state.instances[index]
     was_off = bool(state.offline[old])
+    # Soft rules must not keep an instance on an offline node.
     strict = not (was_off or force)
     state.remove(index)
-    code = _one(constraints.primary(state, item, strict=strict), state, new)
+    code = constraints.verdict_on(
+        constraints.primary(state, item, strict=strict), state, new
+    )
     if not code:
         checks = constraints.secondary(
             state,
             item,
             state.peers[:, new],
             strict=strict,
+            # Ganeti does not test the free disk of an offline node here.
             ignore_disk_on=old if was_off else -1,
         )
-        code = _one(checks, state, old)
+        code = constraints.verdict_on(checks, state, old)
     pair = (old, new) if code else (new, old)
     state.place(index, *pair)
     return code
-
-
-def _may_migrate(state: ClusterState, old: int, new: int) -> bool:
-    return state.may_migrate is None or bool(state.may_migrate[old, new])
-
-
-def _one(
-    checks: Sequence[constraints.Constraint], state: ClusterState, node: int
-) -> int:
-    return int(constraints.verdict(checks, state.size)[node])
 
 
 def _secondary_codes(
@@ -80,7 +73,9 @@ def _secondary_codes(
     checks = constraints.secondary(state, item, state.peers[:, primary], strict=strict)
     codes = constraints.verdict(checks, state.size)
     state.remove(index)
-    own = _one(constraints.primary(state, item, strict=False), state, primary)
+    own = constraints.verdict_on(
+        constraints.primary(state, item, strict=False), state, primary
+    )
     state.place(index, primary)
     return np.where(codes != 0, codes, np.int8(own))
 
@@ -93,6 +88,7 @@ def replace_secondary(
     strict = not (force or bool(state.offline[old]))
     state.remove(index)
     state.place(index, primary)
+    # The rules about a secondary want the instance on its primary alone.
     code = int(_secondary_codes(state, index, strict=strict)[target])
     state.remove(index)
     state.place(index, primary, old if code else target)
@@ -112,7 +108,7 @@ class TargetTrial(msgspec.Struct, frozen=True):
     rows: Sequence[constraints.Constraint]
     codes: constraints.Codes
     fine: Places
-    scores: npt.NDArray[np.float64]
+    scores: Floats
 
 
 def external_trial(
@@ -151,7 +147,8 @@ def secondary_trial(
     return TargetTrial(rows, codes, fine, scores)
 
 
-def _last_best(values: npt.NDArray[np.float64]) -> int:
+def _last_best(values: Floats) -> int:
+    # Of equal scores the last node, as in Ganeti.
     return len(values) - 1 - int(np.argmin(values[::-1]))
 
 
@@ -314,10 +311,12 @@ class Evacuator:
         start = (state.pri[index], state.sec[index])
         best: tuple[float, list[EvacuationMove]] | None = None
         why = "no nodes available"
+        # Both nodes are new, so one alone does not suffice.
         for first in usable if len(usable) > 1 else ():
             trial = self.move_via(index, int(first), usable, places)
             if isinstance(trial, Failure):
                 why = trial.text()
+            # An earlier pair stays only if it is strictly better, as in Ganeti.
             elif best is None or not best[0] < trial[0]:
                 best = trial
             self.move_back(index, start)
@@ -345,6 +344,7 @@ class Evacuator:
         The state is changed in both cases; `move_back` undoes it.
         """
         state, moves = self.state, []
+        # Only the secondary has data that can be copied.
         if state.offline[state.pri[index]]:
             code = failover(state, index, force=self.force)
             if code:
@@ -389,5 +389,6 @@ class Evacuator:
             return NONE, EvacuationRefused(allocate.choice_text(state, choice))
         group = choice.best.group
         fine = (state.group == group) & state.online
+        # The allocation has chosen the group; the moves choose nodes by its own score.
         moves = self._evacuate(index, "all", np.nonzero(fine)[0], group)
         return group, moves

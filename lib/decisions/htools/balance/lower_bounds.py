@@ -32,14 +32,19 @@ from typing import Final
 
 import numpy as np
 
-from ganeti.decisions.htools.balance.refined import RefinedBounds
 from ganeti.decisions.htools.balance.secants import SecantBounds, SizeDeltas
-from ganeti.decisions.htools.balance.targets import Targets
+from ganeti.decisions.htools.balance.targets import RefinedBounds, Targets
 from ganeti.decisions.htools.model.cluster import NONE
-from ganeti.decisions.htools.rules.move_constraints import ROLE_CHANGES, MoveArrays
+from ganeti.decisions.htools.rules.move_constraints import (
+    ROLE_CHANGES,
+    MoveArrays,
+    is_permitted,
+    permitted_kinds,
+)
 from ganeti.decisions.htools.rules.moves import MoveKind
+from ganeti.decisions.htools.score.deviations import DeviationMetrics
 from ganeti.decisions.htools.score.move_estimates import MoveEstimator
-from ganeti.decisions.htools.state.instance_deltas import Bools, Floats, Ints
+from ganeti.decisions.htools.state.amounts import Flags, Floats, Ints
 
 #: Reserved memory of nodes after a move, in MiB.
 Reserved = tuple[Floats | Ints, ...]
@@ -71,10 +76,10 @@ class MoveBounds:
         self._estimator = estimator
         self._state = estimator.state
         self._inst = inst
-        every = estimator.move_rules.kinds(inst)
+        every = permitted_kinds(inst, estimator.move_rules)
         self._can_swap = MoveKind.FAILOVER in every
         self.kinds = tuple(sorted(every - {MoveKind.FAILOVER}))
-        self._size, sample = self._sizes()
+        self._size, sample = _sizes(estimator, inst)
         roles = sorted({ROLE_CHANGES[kind].target for kind in self.kinds})
         self._targets = Targets(estimator, sample, target, roles)
         self.target = self._targets.target
@@ -84,13 +89,15 @@ class MoveBounds:
             {role: more["", role][sample] for role in roles if more},
             estimator.move_rules.own_reserve[sample],
         )
-        self._ranges = {role: self._range(role) for role in roles}
+        self._ranges = {
+            role: _range(metrics, self._alike, self.target, role) for role in roles
+        }
         self._row: Ints = np.full(len(self._state.instances), NONE)
         self._row[inst] = np.arange(len(inst))
         self._live = np.ones(len(inst), np.bool_)
         shape = (len(self.kinds), len(inst))
         self._own: Floats = np.full(shape, np.inf)
-        self._strict: Bools = np.ones(shape, np.bool_)
+        self._strict: Flags = np.ones(shape, np.bool_)
         self._partner: Ints = np.zeros(shape, np.int64)
         self._swap: Floats = np.full(len(inst), np.inf)
         self.table: Floats = np.full((len(self.kinds) + 1, len(inst)), np.inf)
@@ -102,53 +109,6 @@ class MoveBounds:
         self._usual = self._spent = self._debt = 0
         self._refined = RefinedBounds(estimator, self.kinds, inst, self.target)
         self._begin()
-
-    def _sizes(self) -> tuple[Ints, Ints]:
-        """Number instances by all that targets see of them; return one of each size."""
-        deltas, inst = self._estimator.deltas, self._inst
-        # Everything that rules and score read of an instance at a target.
-        seen = np.concatenate(
-            [
-                deltas.as_primary[:, inst],
-                deltas.as_secondary[:, inst],
-                [
-                    deltas.asked[inst],
-                    deltas.local[inst],
-                    deltas.drbd[inst],
-                    deltas.unknown_spindles[inst],
-                    deltas.forthcoming[inst],
-                    *(
-                        row
-                        for each in self._estimator.counts.values()
-                        for row in each.size_features(inst)
-                    ),
-                ],
-                deltas.tags[inst].T,
-            ]
-        )
-        columns = [column.tobytes() for column in np.ascontiguousarray(seen.T)]
-        first: dict[bytes, int] = {}
-        for at, column in enumerate(columns):
-            first.setdefault(column, at)
-        number = {column: at for at, column in enumerate(first)}
-        size = [number[column] for column in columns]
-        return np.array(size, np.int64), inst[list(first.values())]
-
-    def _range(self, role: str) -> tuple[Floats, Floats]:
-        """Return the least and the most that sizes change the values of any target."""
-        metrics, alike = self._estimator.metrics, self._alike
-        low: Floats = np.zeros(alike.gain[role].shape)
-        high = low
-        if not len(self.target):
-            return low, high
-        scales = [(metrics.inverse[self.target], alike.gain[role])]
-        if metrics.second is not None:
-            scales.append((metrics.second[self.target], alike.more[role]))
-        for by, gain in scales:
-            # Gains may be negative, so both ends are compared.
-            ends = gain * by.min(axis=0), gain * by.max(axis=0)
-            low, high = low + np.minimum(*ends), high + np.maximum(*ends)
-        return low, high
 
     def _begin(self) -> None:
         """Compute all bounds again, with new secants."""
@@ -278,9 +238,9 @@ class MoveBounds:
         reserved = [rules.least_reserved(move) for move in moves]
         pairs = list(zip(moves, reserved, strict=True))
         with np.errstate(invalid="ignore"):
-            legal: Bools = np.array(
+            legal: Flags = np.array(
                 [
-                    rules.allowed(move) & rules.legal_before(move, kept)
+                    is_permitted(move, rules) & rules.legal_before(move, kept)
                     for move, kept in pairs
                 ]
             )
@@ -383,3 +343,53 @@ class MoveBounds:
         if move.ends.target == "s":
             alone = alone | self._state.offline[node]
         return self._targets.partner(node, alone)
+
+
+def _sizes(estimator: MoveEstimator, inst: Ints) -> tuple[Ints, Ints]:
+    """Number instances by all that targets see of them; return one of each size."""
+    deltas = estimator.deltas
+    # Everything that rules and score read of an instance at a target.
+    seen = np.concatenate(
+        [
+            deltas.as_primary[:, inst],
+            deltas.as_secondary[:, inst],
+            [
+                deltas.asked[inst],
+                deltas.local[inst],
+                deltas.drbd[inst],
+                deltas.unknown_spindles[inst],
+                deltas.forthcoming[inst],
+                *(
+                    row
+                    for each in estimator.counts.values()
+                    for row in each.size_features(inst)
+                ),
+            ],
+            deltas.tags[inst].T,
+        ]
+    )
+    columns = [column.tobytes() for column in np.ascontiguousarray(seen.T)]
+    first: dict[bytes, int] = {}
+    for at, column in enumerate(columns):
+        first.setdefault(column, at)
+    number = {column: at for at, column in enumerate(first)}
+    size = [number[column] for column in columns]
+    return np.array(size, np.int64), inst[list(first.values())]
+
+
+def _range(
+    metrics: DeviationMetrics, alike: SizeDeltas, target: Ints, role: str
+) -> tuple[Floats, Floats]:
+    """Return the least and the most that sizes change the values of any target."""
+    low: Floats = np.zeros(alike.gain[role].shape)
+    high = low
+    if not len(target):
+        return low, high
+    scales = [(metrics.inverse[target], alike.gain[role])]
+    if metrics.second is not None:
+        scales.append((metrics.second[target], alike.more[role]))
+    for by, gain in scales:
+        # Gains may be negative, so both ends are compared.
+        ends = gain * by.min(axis=0), gain * by.max(axis=0)
+        low, high = low + np.minimum(*ends), high + np.maximum(*ends)
+    return low, high

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ganeti.decisions.htools.balance import greedy, job_sets
+from ganeti.decisions.htools.balance import greedy
 from ganeti.decisions.htools.balance import search as balance_search
 from ganeti.decisions.htools.model.cluster import (
     MOVABLE_TEMPLATES,
@@ -208,7 +208,7 @@ class _Planner:
                     instance=inst.name,
                     before=self._named(step.before),
                     after=self._named(step.after),
-                    letters=job_sets.letters(step, self._names.__getitem__),
+                    letters=greedy.letters(step, self._names.__getitem__),
                     score=step.score,
                     components={
                         name: (then[name], value)
@@ -216,7 +216,7 @@ class _Planner:
                         if abs(value - then[name]) > _NOTHING
                     },
                     depends=tuple(depends),
-                    opcodes=job_sets.opcodes(step, inst, self._names.__getitem__),
+                    opcodes=greedy.opcodes(step, inst, self._names.__getitem__),
                 )
             )
         return moves

@@ -43,7 +43,7 @@ import numpy as np
 
 from ganeti.decisions.htools.score import components
 from ganeti.decisions.htools.score.deviations import DeviationMetrics
-from ganeti.decisions.htools.state.instance_deltas import Bools, Floats, Ints
+from ganeti.decisions.htools.state.amounts import Flags, Floats, Ints
 
 #: Score per unit of reserved memory (share of a node) besides the deviation.
 RISE: Final = components.WEIGHT[components.RESERVED_TOTAL]
@@ -228,7 +228,7 @@ class SecantBounds:
         size: Ints,
         low: Floats,
         high: Floats,
-        legal: Bools,
+        legal: Flags,
     ) -> Floats:
         """Return the constants of the lines below the roots: moves x instances.
 

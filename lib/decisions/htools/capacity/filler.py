@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from ganeti.decisions.htools.capacity.node_tables import NodeTables
 from ganeti.decisions.htools.capacity.pair_scores import PairScores
@@ -18,11 +17,8 @@ from ganeti.decisions.htools.model.cluster import Instance
 from ganeti.decisions.htools.rules import constraints
 from ganeti.decisions.htools.score import components
 from ganeti.decisions.htools.score.components import RESERVED, RESERVED_TOTAL
+from ganeti.decisions.htools.state.amounts import Flags, Floats, Places
 from ganeti.decisions.htools.state.node_state import ClusterState
-
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
-Places = npt.NDArray[np.intp]
 
 #: Most nodes for which every placement compares all candidates.
 EXACT_NODES: Final = 48
@@ -34,6 +30,116 @@ _NAMES: Final = [name for name, _weight in components.WEIGHTS]
 _OTHER: Final = [name for name in _NAMES if name not in NodeTables.METRICS]
 _OTHERS: Final = np.array([NodeTables.ORDER[name] for name in _OTHER])
 _WEIGHTS: Final = np.array([weight for _name, weight in components.WEIGHTS])
+
+
+class _FillScores:
+    """Terms of the score with one more copy of the instance, at each candidate."""
+
+    def __init__(
+        self, tables: NodeTables, up: Places, fixed: dict[str, float], *, exact: bool
+    ) -> None:
+        self._tables, self._up, self._fixed, self._exact = tables, up, fixed, exact
+        #: Counts that placements change, by name.
+        self._counts = {
+            name: count
+            for name, count in components.COUNTS.items()
+            if count.is_filled(tables)
+        }
+
+    def statistics(self) -> tuple[Floats, Floats]:
+        """Return sum and variance of each component, over the online nodes."""
+        values = self._tables.base[:, self._up]
+        n = len(self._up)
+        # Approximate choices need no particular digits.
+        if not self._exact:
+            return values.sum(axis=1), values.var(axis=1)
+        total = np.add.accumulate(values, axis=1)[:, -1]
+        away = values - (total / n)[:, None]
+        away *= away
+        return total, np.add.accumulate(away, axis=1)[:, -1] / n
+
+    def constants(self) -> dict[str, float]:
+        """Return the present values of components that are no standard deviations."""
+        tables, up = self._tables, self._up
+        out = dict(self._fixed)
+        out[RESERVED_TOTAL] = components.total(tables.base[tables.RESERVED, up])
+        out |= {n: count.filled(tables, up) for n, count in self._counts.items()}
+        return out
+
+    def by_copy(self) -> dict[str, tuple[Floats, Floats]]:
+        """Return the changes of counts by one more primary or secondary per node."""
+        changes = {n: count.by_copy(self._tables) for n, count in self._counts.items()}
+        return {name: both for name, both in changes.items() if both is not None}
+
+    def pair_terms(self) -> list[tuple[str, Floats]]:
+        """Return the further changes of counts: primaries x secondaries."""
+        terms = [(n, count.by_pair(self._tables)) for n, count in self._counts.items()]
+        return [(name, pairs) for name, pairs in terms if pairs is not None]
+
+    def of_pairs(self, rows: Places, columns: Places, kept: Floats) -> Floats:
+        """Return [primary, secondary] -> score, added in the order of components."""
+        tables, n = self._tables, len(self._up)
+        sums, variance = self.statistics()
+        change, squares = tables.first[:, rows], tables.first_squares[:, rows]
+        after = _moved(n, sums[:, None], variance[:, None], change, squares)
+        # The secondary starts from the sums after the primary.
+        sums_after = sums[:, None] + change
+        parts = np.empty((len(_NAMES), len(rows), len(columns)))
+        constant = self.constants()
+        parts[_OTHERS] = np.array([constant[name] for name in _OTHER])[:, None, None]
+        parts[tables.IN_ORDER] = np.sqrt(after)[:, :, None]
+        both = tables.changes_second
+        change = tables.second[both][:, None, columns]
+        squares = tables.second_squares[both][:, None, columns]
+        parts[tables.IN_ORDER[both]] = np.sqrt(
+            _moved(n, sums_after[both, :, None], after[both, :, None], change, squares)
+        )
+        self._add_kept(parts, columns, kept, sums=sums, variance=variance)
+        for name, (first, second) in self.by_copy().items():
+            parts[tables.ORDER[name]] += first[rows][:, None] + second[columns]
+        for name, pairs in self.pair_terms():
+            parts[tables.ORDER[name]] += pairs[np.ix_(rows, columns)]
+        parts *= _WEIGHTS[:, None, None]
+        out: Floats = np.add.reduce(parts, axis=0)
+        return out
+
+    def _add_kept(
+        self,
+        parts: Floats,
+        columns: Places,
+        kept: Floats,
+        *,
+        sums: Floats,
+        variance: Floats,
+    ) -> None:
+        """Enter the terms that depend on the memory that secondaries reserve."""
+        tables, row = self._tables, self._tables.RESERVED
+        new = tables.memory_part(kept, columns)
+        old = tables.base[row, columns]
+        change = new - old
+        squares = new * new - old * old
+        variance_after = _moved(
+            len(self._up), sums[row], variance[row], change, squares
+        )
+        parts[tables.IN_ORDER[row]] = np.sqrt(variance_after)
+        parts[tables.ORDER[RESERVED_TOTAL]] += change
+
+    def costs(
+        self,
+        role: int,
+        change: Floats,
+        squares: Floats,
+        statistics: tuple[Floats, Floats],
+    ) -> Floats:
+        """Return per node the weighted terms with one more primary or secondary."""
+        sums, variance = statistics
+        n = len(self._up)
+        after = _moved(n, sums[:, None], variance[:, None], change, squares)
+        weights = self._tables.weights
+        out: Floats = weights @ np.sqrt(after)
+        for name, both in self.by_copy().items():
+            out = out + _WEIGHT[name] * both[role]
+        return out
 
 
 class Filler:
@@ -69,18 +175,13 @@ class Filler:
         # Above, the best of all pairs is not worth its O(n^2).
         self.exact = len(self.usable) <= exact_nodes
         self.several = max(1, len(self.usable) // _NODES_PER_STEP)
-        self.fixed = components.components(state)
-        #: Counts that placements change, by name.
-        self.counts = {
-            name: count
-            for name, count in components.COUNTS.items()
-            if count.is_filled(self.tables)
-        }
+        fixed = components.components(state)
+        self.scores = _FillScores(self.tables, self.up, fixed, exact=self.exact)
         #: Places that a longer filling begins with, one list per look.
         self.steps: list[list[tuple[int, ...]]] = []
         self.quick: PairScores | None = None
         if self.exact and self.pairs and PairScores.suits(self.tables):
-            self.quick = PairScores(self.tables, self.usable, self.up, self.fixed)
+            self.quick = PairScores(self.tables, self.usable, self.up, fixed)
 
     def fill(
         self,
@@ -157,37 +258,6 @@ class Filler:
             self.tables.refresh([node for nodes in result for node in nodes])
         return result
 
-    # Terms of the score
-    def _statistics(self) -> tuple[Floats, Floats]:
-        """Return sum and variance of each component, over the online nodes."""
-        values = self.tables.base[:, self.up]
-        n = len(self.up)
-        # Approximate choices need no particular digits.
-        if not self.exact:
-            return values.sum(axis=1), values.var(axis=1)
-        total = np.add.accumulate(values, axis=1)[:, -1]
-        away = values - (total / n)[:, None]
-        away *= away
-        return total, np.add.accumulate(away, axis=1)[:, -1] / n
-
-    def _constants(self) -> dict[str, float]:
-        """Return the present values of components that are no standard deviations."""
-        tables, up = self.tables, self.up
-        out = dict(self.fixed)
-        out[RESERVED_TOTAL] = _total(tables.base[tables.RESERVED, up])
-        out |= {n: count.filled(tables, up) for n, count in self.counts.items()}
-        return out
-
-    def _by_copy(self) -> dict[str, tuple[Floats, Floats]]:
-        """Return the changes of counts by one more primary or secondary per node."""
-        changes = {n: count.by_copy(self.tables) for n, count in self.counts.items()}
-        return {name: both for name, both in changes.items() if both is not None}
-
-    def _pair_terms(self) -> list[tuple[str, Floats]]:
-        """Return the further changes of counts: primaries x secondaries."""
-        terms = [(n, count.by_pair(self.tables)) for n, count in self.counts.items()]
-        return [(name, pairs) for name, pairs in terms if pairs is not None]
-
     # All candidates
     def _best_single(self) -> tuple[int] | None:
         """Return the best node by complete scores; the last on ties."""
@@ -195,7 +265,7 @@ class Filler:
         fine = self.usable[tables.can_first[self.usable]]
         if not len(fine):
             return None
-        constant = self._constants()
+        constant = self.scores.constants()
         values = tables.base[:, self.up]
         table = np.repeat(values[:, :, None], len(fine), axis=2)
         at = self.where[fine]
@@ -205,8 +275,8 @@ class Filler:
         table *= table
         metrics = np.sqrt(np.add.reduce(table, axis=1) / len(self.up))
         total = np.zeros(len(fine))
-        _sums, variance = self._statistics()
-        changes = self._by_copy()
+        _sums, variance = self.scores.statistics()
+        changes = self.scores.by_copy()
         for name in _NAMES:
             place = tables.METRICS.get(name)
             if place is None:
@@ -231,7 +301,7 @@ class Filler:
         fine = tables.pairs_fine(rows, columns, kept)
         if not fine.any():
             return None
-        total = self._pair_scores(rows, columns, kept)
+        total = self.scores.of_pairs(rows, columns, kept)
         total[~fine] = np.inf
         flat = total.ravel()
         # The last of the lowest scores, as published.
@@ -239,77 +309,14 @@ class Filler:
         row, column = divmod(place, len(columns))
         return int(rows[row]), int(columns[column])
 
-    def _pair_scores(self, rows: Places, columns: Places, kept: Floats) -> Floats:
-        """Return [primary, secondary] -> score, added in the order of components."""
-        tables, n = self.tables, len(self.up)
-        sums, variance = self._statistics()
-        change, squares = tables.first[:, rows], tables.first_squares[:, rows]
-        after = _moved(n, sums[:, None], variance[:, None], change, squares)
-        # The secondary starts from the sums after the primary.
-        sums_after = sums[:, None] + change
-        parts = np.empty((len(_NAMES), len(rows), len(columns)))
-        constant = self._constants()
-        parts[_OTHERS] = np.array([constant[name] for name in _OTHER])[:, None, None]
-        parts[tables.IN_ORDER] = np.sqrt(after)[:, :, None]
-        both = tables.changes_second
-        change = tables.second[both][:, None, columns]
-        squares = tables.second_squares[both][:, None, columns]
-        parts[tables.IN_ORDER[both]] = np.sqrt(
-            _moved(n, sums_after[both, :, None], after[both, :, None], change, squares)
-        )
-        self._add_kept(parts, columns, kept, sums=sums, variance=variance)
-        for name, (first, second) in self._by_copy().items():
-            parts[tables.ORDER[name]] += first[rows][:, None] + second[columns]
-        for name, pairs in self._pair_terms():
-            parts[tables.ORDER[name]] += pairs[np.ix_(rows, columns)]
-        parts *= _WEIGHTS[:, None, None]
-        out: Floats = np.add.reduce(parts, axis=0)
-        return out
-
-    def _add_kept(
-        self,
-        parts: Floats,
-        columns: Places,
-        kept: Floats,
-        *,
-        sums: Floats,
-        variance: Floats,
-    ) -> None:
-        """Enter the terms that depend on the memory that secondaries reserve."""
-        tables, row = self.tables, self.tables.RESERVED
-        new = tables.memory_part(kept, columns)
-        old = tables.base[row, columns]
-        change = new - old
-        squares = new * new - old * old
-        variance_after = _moved(len(self.up), sums[row], variance[row], change, squares)
-        parts[tables.IN_ORDER[row]] = np.sqrt(variance_after)
-        parts[tables.ORDER[RESERVED_TOTAL]] += change
-
     # Several at a time
-    def _costs(
-        self,
-        role: int,
-        change: Floats,
-        squares: Floats,
-        statistics: tuple[Floats, Floats],
-    ) -> Floats:
-        """Return per node the weighted terms with one more primary or secondary."""
-        sums, variance = statistics
-        n = len(self.up)
-        after = _moved(n, sums[:, None], variance[:, None], change, squares)
-        weights = self.tables.weights
-        out: Floats = weights @ np.sqrt(after)
-        for name, both in self._by_copy().items():
-            out = out + _WEIGHT[name] * both[role]
-        return out
-
     def _good_singles(self, most: int) -> list[tuple[int, ...]]:
         fine = self.usable[self.tables.can_first[self.usable]]
         if not len(fine):
             return []
-        known = self._statistics()
+        known = self.scores.statistics()
         tables = self.tables
-        costs = self._costs(0, tables.first, tables.first_squares, known)[fine]
+        costs = self.scores.costs(0, tables.first, tables.first_squares, known)[fine]
         order = len(fine) - 1 - np.argsort(costs[::-1], kind="stable")[:most]
         out: list[tuple[int, ...]] = []
         for node in fine[order]:
@@ -323,9 +330,9 @@ class Filler:
         fine = self.usable[tables.can_first[self.usable]]
         if not len(fine) or not tables.can_second[self.usable].any():
             return []
-        known = self._statistics()
-        first = self._costs(0, tables.first, tables.first_squares, known)[fine]
-        second = self._costs(1, tables.second, tables.second_squares, known)
+        known = self.scores.statistics()
+        first = self.scores.costs(0, tables.first, tables.first_squares, known)[fine]
+        second = self.scores.costs(1, tables.second, tables.second_squares, known)
         left = np.zeros(self.state.size, bool)
         left[self.usable] = tables.can_second[self.usable]
         # Four times as many cheap partners as needed are nearly always enough.
@@ -364,7 +371,7 @@ class Filler:
         more = (kept - reserved) / state.t_mem[places]
         weight = _WEIGHT[RESERVED_TOTAL] + _WEIGHT[RESERVED]
         total = costs[places] + more * weight
-        for name, pairs in self._pair_terms():
+        for name, pairs in self.scores.pair_terms():
             total = total + _WEIGHT[name] * pairs[node, places]
         total[~fine] = np.inf
         return int(places[len(places) - 1 - int(np.argmin(total[::-1]))])
@@ -392,10 +399,6 @@ def put(state: ClusterState, item: Instance, placed: Sequence[tuple[int, ...]]) 
         if len(nodes) > 1:
             state.sec[index] = nodes[1]
             state.secondaries[nodes[1]].insert(0, index)
-
-
-def _total(values: Floats) -> float:
-    return float(np.add.accumulate(values)[-1]) if len(values) else 0.0
 
 
 def _moved(

@@ -8,17 +8,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from ganeti.decisions.htools.model.cluster import Instance
 from ganeti.decisions.htools.score import components
 from ganeti.decisions.htools.state import amounts
-from ganeti.decisions.htools.state.columns import ROWS
+from ganeti.decisions.htools.state.amounts import ROWS, Flags, Floats, Places
 from ganeti.decisions.htools.state.node_state import ClusterState
-
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
-Places = npt.NDArray[np.intp]
 
 #: Row of each amount that instances change.
 _ROW: Final = {name: row for row, name in enumerate(ROWS)}

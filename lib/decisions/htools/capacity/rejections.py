@@ -14,11 +14,9 @@ import numpy.typing as npt
 from ganeti.decisions.htools.capacity.node_tables import ABOVE_ZERO, most_cpus
 from ganeti.decisions.htools.model.cluster import Instance
 from ganeti.decisions.htools.rules import constraints
+from ganeti.decisions.htools.state.amounts import Flags, Floats, Ints, Places
 from ganeti.decisions.htools.state.node_state import ClusterState
 
-Places = npt.NDArray[np.intp]
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.int8]
 Counts = list[int]
 
@@ -105,7 +103,7 @@ class Rejections:
             result += np.bincount(short[at], wrong, _MOST)
         return _listed(result)
 
-    def _lacking(self, at: Places, fine: Flags, reserve: int) -> npt.NDArray[np.int64]:
+    def _lacking(self, at: Places, fine: Flags, reserve: int) -> Ints:
         """Count for some secondaries the primaries for which they lack memory."""
         firsts = np.nonzero(fine)[0]
         kept = self.state.peers[np.ix_(self.nodes[at], self.nodes[firsts])] + reserve

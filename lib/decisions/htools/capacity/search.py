@@ -303,7 +303,9 @@ class CapacitySearch:
         rows, columns, fine = self.rejections_of(state).pairs(item)
         for at in range(0, len(rows), _ROWS):
             part = rows[at : at + _ROWS]
-            safe = fine[at : at + _ROWS] & test.pairs(item, part, columns)
+            safe = fine[at : at + _ROWS] & test.failovers.pairs(
+                test.state, item, part, columns
+            )
             for row, column in np.argwhere(safe):
                 if test.others_hold(item, int(part[row]), int(columns[column])):
                     return True
@@ -489,10 +491,11 @@ class _CapacityRun:
         has_disks = self.how.instance(self.size).local
         if not is_tested or not is_small or has_disks:
             return tiers.SizeBounds(self.search.policies, rounds)
-        return tiers.SizeBounds(self.search.policies, rounds, self._is_hopeless)
-
-    def _is_hopeless(self, size: InstanceSize) -> bool:
-        return self.search.is_hopeless(self.state, size)
+        return tiers.SizeBounds(
+            self.search.policies,
+            rounds,
+            lambda size: self.search.is_hopeless(self.state, size),
+        )
 
     def _attempt(self, size: InstanceSize, *, alone: bool) -> tuple[list[int], bool]:
         """Try a size as ``steps`` would, or ``alone`` with every test."""

@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 
 from ganeti.decisions.htools.score import components
-from ganeti.decisions.htools.state.node_state import ClusterState, Floats
+from ganeti.decisions.htools.state.node_state import ClusterState
 
 
 class Totals(msgspec.Struct, frozen=True):
@@ -61,24 +61,20 @@ def totals(state: ClusterState) -> Totals:
     return Totals(
         score=components.value(state),
         instances=sum(not item.forthcoming for item in state.instances),
-        memory=_sum(state.t_mem),
-        disk=_sum(state.t_dsk),
-        cpus=_sum(state.t_cpu),
-        vcpus=_sum(state.hi_cpu),
-        spindles=_sum(state.spindle_count),
-        free_memory=_sum(state.unallocated),
-        available_memory=_sum(memory),
-        used_memory=_sum(state.i_mem),
-        missing_memory=_sum(state.x_mem + state.n_mem),
-        free_disk=_sum(state.f_dsk),
-        available_disk=_sum(disk),
-        free_spindles=_sum(state.f_spin),
-        used_vcpus=_sum(state.u_cpu),
-        shares=_sum(shares),
+        memory=components.total(state.t_mem),
+        disk=components.total(state.t_dsk),
+        cpus=components.total(state.t_cpu),
+        vcpus=components.total(state.hi_cpu),
+        spindles=components.total(state.spindle_count),
+        free_memory=components.total(state.unallocated),
+        available_memory=components.total(memory),
+        used_memory=components.total(state.i_mem),
+        missing_memory=components.total(state.x_mem + state.n_mem),
+        free_disk=components.total(state.f_dsk),
+        available_disk=components.total(disk),
+        free_spindles=components.total(state.f_spin),
+        used_vcpus=components.total(state.u_cpu),
+        shares=components.total(shares),
         most_memory=float(memory.max(initial=0)),
         most_disk=float(disk.max(initial=0)),
     )
-
-
-def _sum(values: Floats) -> float:
-    return float(np.add.accumulate(values)[-1]) if len(values) else 0.0

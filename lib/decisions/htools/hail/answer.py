@@ -4,20 +4,201 @@
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from ganeti.decisions.htools.alloc import allocate, dedicated, evacuate
-from ganeti.decisions.htools.hail import balance_request, capacity_request, request
+from ganeti.decisions.htools.balance import greedy, plan
+from ganeti.decisions.htools.capacity import stop_reasons
+from ganeti.decisions.htools.capacity.search import (
+    CapacityOptions,
+    CapacitySearch,
+    NoRoomError,
+)
+from ganeti.decisions.htools.capacity.tiers import InstanceSize
+from ganeti.decisions.htools.hail import request
 from ganeti.decisions.htools.model.cluster import STATIC_KVM_MIB, Cluster, Instance
+from ganeti.decisions.htools.model.json_reader import JsonPart
+from ganeti.decisions.htools.model.policy import TEMPLATES
 from ganeti.decisions.htools.n1.check import GlobalN1
 from ganeti.decisions.htools.rules import reasons
-from ganeti.decisions.htools.state import group_state
+from ganeti.decisions.htools.rules.move_constraints import MoveOptions
+from ganeti.decisions.htools.state import node_state
 from ganeti.decisions.htools.state.node_state import ClusterState
 
-if TYPE_CHECKING:
-    from ganeti.decisions.htools.balance import plan
+# Allocator mode ``capacity``: how many instances fit, and their nodes in order.
+#
+# The request has the size of one instance and whether sizes may shrink. The answer has
+# each new instance with its nodes, and the reason why no further one fits. Source: the
+# design for version 2.1, "Cluster capacity calculation".
+
+CAPACITY_MODE: Final = "capacity"
+
+
+class CapacityRequest(msgspec.Struct, frozen=True):
+    """A capacity request.
+
+    Attributes:
+        sizes: initial sizes; several only with ``tiered``.
+        how: other properties of the instances.
+        tiered: whether sizes shrink.
+        groups: positions of the only groups allowed; None for all.
+    """
+
+    sizes: Sequence[InstanceSize]
+    how: CapacityOptions
+    tiered: bool = False
+    groups: Sequence[int] | None = None
+
+
+def is_capacity_request(data: Any) -> bool:
+    """Return whether a decoded request is of this mode."""
+    request = data.get("request") if isinstance(data, dict) else None
+    return isinstance(request, dict) and request.get("type") == CAPACITY_MODE
+
+
+def read_capacity_request(
+    data: Any, cluster: Cluster, *, capacity_checks: bool
+) -> CapacityRequest:
+    """Return the request.
+
+    Raises:
+        DataError: names the key, what was wanted and found.
+    """
+    part = JsonPart(data, "", "request").part("request")
+    template = part.text("disk_template", TEMPLATES)
+    count = part.size("required_nodes")
+    how = CapacityOptions(
+        template=template,
+        spindle_use=part.size("spindle_use", 1),
+        limit=part.size("limit") if part.has("limit") else None,
+        capacity_checks=capacity_checks,
+        extra_disk=part.size("disk_extra", 0),
+    )
+    if count != how.nodes:
+        raise part.wrong("required_nodes", f"{how.nodes} for {template}", count)
+    sizes = [_size(item) for item in part.parts("sizes")]
+    if not sizes:
+        raise part.wrong("sizes", "at least one size", [])
+    tiered = part.flag("tiered", default=False)
+    if len(sizes) > 1 and not tiered:
+        raise part.wrong("sizes", "one size unless they shrink", len(sizes))
+    return CapacityRequest(sizes, how, tiered, _groups(part, cluster))
+
+
+def _size(part: JsonPart) -> InstanceSize:
+    return InstanceSize(
+        memory=part.size("memory"),
+        disk=part.size("disk"),
+        vcpus=part.size("vcpus"),
+        spindles=part.size("spindles", 1),
+    )
+
+
+def _groups(part: JsonPart, cluster: Cluster) -> list[int] | None:
+    if not part.has("groups"):
+        return None
+    out = []
+    for name in part.texts("groups"):
+        groups = [
+            place
+            for place, group in enumerate(cluster.groups)
+            if name in (group.name, group.uuid)
+        ]
+        if len(groups) != 1:
+            raise part.wrong("groups", "names or uuids of node groups", name)
+        out += groups
+    return out
+
+
+def solve_capacity(
+    cluster: Cluster, ask: CapacityRequest
+) -> tuple[dict[str, Any], ClusterState]:
+    """Return the answer (success, info, result), and the state with the instances."""
+    state = ClusterState(cluster)
+    try:
+        search = CapacitySearch(state, ask.how, groups=ask.groups)
+    except NoRoomError as err:
+        info = f"Request failed: {err}"
+        return {"success": False, "info": info, "result": []}, state
+    sizes = ask.sizes
+    outcome = search.tiered(sizes) if ask.tiered else search.standard(sizes[0])
+    result = stop_reasons.data(search, outcome)
+    info = f"Request successful: {result['count']} instances fit"
+    return {"success": True, "info": info, "result": result}, outcome.after
+
+
+# Allocator mode ``balance``: a limited number of moves that balance the cluster.
+#
+# Source: the design for version 2.1, "Cluster rebalancing". The request has the largest
+# number of moves; the answer is an ordered list of relocations with their jobs.
+
+BALANCE_MODE: Final = "balance"
+
+
+def is_balance_request(data: Any) -> bool:
+    """Return whether a decoded request is of this mode."""
+    request = data.get("request") if isinstance(data, dict) else None
+    return isinstance(request, dict) and request.get("type") == BALANCE_MODE
+
+
+def read_balance_request(data: Any, *, ignore_soft: bool) -> plan.PlanOptions:
+    """Return the options of a request; only the number of moves is required.
+
+    Raises:
+        DataError: names the key, what was wanted and found.
+    """
+    part = JsonPart(data, "", "request").part("request")
+    default = greedy.BalanceGoal()
+    return plan.PlanOptions(
+        group=part.text("group_name") if part.has("group_name") else None,
+        goal=greedy.BalanceGoal(
+            min_gain=part.number("min_gain", default.min_gain, least=0),
+            min_gain_limit=part.number("min_gain_limit", default.min_gain_limit),
+            max_length=part.size("max_moves"),
+            pairs=part.flag("search", default=False),
+        ),
+        options=MoveOptions(
+            disk_moves=part.flag("disk_moves", default=True),
+            instance_moves=part.flag("instance_moves", default=True),
+            restricted=part.flag("restricted_migration", default=False),
+            force=ignore_soft,
+            evacuate=part.flag("evacuate", default=False),
+        ),
+    )
+
+
+def solve_balance(
+    cluster: Cluster, options: plan.PlanOptions
+) -> tuple[dict[str, Any], ClusterState, list[plan.GroupPlan]]:
+    """Return the answer (success, info, result), the state afterwards, the plans.
+
+    The result is [moved, [], jobs], as for evacuations; each job does one move.
+
+    Raises:
+        DataError: the requested group does not exist.
+    """
+    plans = plan.plan(cluster, options)
+    nodes = {node.name: place for place, node in enumerate(cluster.nodes)}
+    instances = {item.name: place for place, item in enumerate(cluster.instances)}
+    state = ClusterState(cluster)
+    moved: list[list[Any]] = []
+    opcodes: list[list[dict[str, Any]]] = []
+    for group in plans:
+        for move in group.moves:
+            moved.append([move.instance, group.name, list(move.after)])
+            opcodes.append(move.opcodes)
+            first, *rest = (nodes[name] for name in move.after)
+            index = instances[move.instance]
+            state.remove(index)
+            state.place(index, first, *rest)
+    scores = ", ".join(
+        f"{group.name} {group.before:.8f} -> {group.after:.8f}" for group in plans
+    )
+    info = f"Request successful: {len(moved)} moves, scores: {scores}"
+    return {"success": True, "info": info, "result": [moved, [], opcodes]}, state, plans
+
 
 _NO_USE: Final = (0.0, 0.0, 0.0, 0.0)
 _OPS: Final = {
@@ -69,8 +250,7 @@ def solve(
     Args:
         data: the decoded request.
         options: how to solve.
-        cluster: replaces the cluster data of the request.: another source's cluster
-            data, instead of the request's.
+        cluster: replaces the cluster data of the request.
 
     Raises:
         DataError: the request is malformed; names the key.
@@ -79,14 +259,14 @@ def solve(
         cluster = request.read_cluster(data, static_memory=options.static_memory)
     if not options.busy:
         cluster = _idle(cluster)
-    if capacity_request.is_asked(data):
+    if is_capacity_request(data):
         checked = options.capacity_checks
-        many = capacity_request.read(data, cluster, capacity_checks=checked)
-        answer, after = capacity_request.solve(cluster, many)
+        many = read_capacity_request(data, cluster, capacity_checks=checked)
+        answer, after = solve_capacity(cluster, many)
         return Solution(answer, cluster, after, lambda: _explain_capacity(answer))
-    if balance_request.is_asked(data):
-        want = balance_request.read(data, ignore_soft=options.ignore_soft)
-        answer, after, plans = balance_request.solve(cluster, want)
+    if is_balance_request(data):
+        want = read_balance_request(data, ignore_soft=options.ignore_soft)
+        answer, after, plans = solve_balance(cluster, want)
         return Solution(answer, cluster, after, lambda: _explain_moves(plans))
     try:
         ask = request.read_request(data, cluster, restrict_to=options.restrict_to)
@@ -185,15 +365,11 @@ class _Solver:
             ignore_soft=self.options.ignore_soft,
         ).explain()
 
-    def _capacity(self, state: ClusterState) -> GlobalN1 | None:
-        if not self.options.capacity_checks:
-            return None
-        return GlobalN1(state)
-
     def _rules(
         self, state: ClusterState, cost: allocate.CostFunction | None
     ) -> allocate.AllocationRules:
-        capacity = None if cost else self._capacity(state)
+        tested = self.options.capacity_checks and not cost
+        capacity = GlobalN1(state) if tested else None
         return allocate.AllocationRules(capacity, self.options.ignore_soft, cost)
 
     # New instances
@@ -231,7 +407,7 @@ class _Solver:
             )
             return None, text
         new_instances = [one.item for one in self._places()]
-        state, members = group_state.of_group(self.state, group, new_instances)
+        state, members = node_state.of_group(self.state, group, new_instances)
         allowed = place.allowed(self.cluster) or ()
         outcome = allocate.allocate(
             state,

@@ -10,20 +10,14 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from ganeti.decisions.htools.alloc import (
-    allocate,
-    dedicated,
-    evacuate,
-    move_refusals,
-    refusals,
-)
+from ganeti.decisions.htools.alloc import allocate, dedicated, evacuate, refusals
 from ganeti.decisions.htools.balance import plan as balance_plan
 from ganeti.decisions.htools.hail import request
 from ganeti.decisions.htools.model.cluster import NONE, Cluster, Instance
 from ganeti.decisions.htools.n1.check import GlobalN1
 from ganeti.decisions.htools.rules.reasons import Explanation, Reason
 from ganeti.decisions.htools.score import placement
-from ganeti.decisions.htools.state import group_state
+from ganeti.decisions.htools.state import node_state
 from ganeti.decisions.htools.state.node_state import ClusterState
 
 #: Most possible places that are listed besides the chosen one.
@@ -208,7 +202,7 @@ class Explainer(msgspec.Struct, frozen=True):
         items: Sequence[Instance],
     ) -> list[Reason]:
         """Return why other nodes of the requested group are worse."""
-        part, members = group_state.of_group(state, place.group or 0, items)
+        part, members = node_state.of_group(state, place.group or 0, items)
         allowed = place.allowed(self.cluster) or ()
         ranked = allocate.ranking(
             part,
@@ -228,9 +222,7 @@ class Explainer(msgspec.Struct, frozen=True):
         rows = [(value, pair[0], "primary") for value, pair in ranked]
         return self._compared(rows, chosen)
 
-    def _compared(
-        self, rows: Sequence[move_refusals.Other], chosen: int
-    ) -> list[Reason]:
+    def _compared(self, rows: Sequence[refusals.Other], chosen: int) -> list[Reason]:
         if not rows:
             return []
         own = [value for value, node, _role in rows if node == chosen]
@@ -255,7 +247,7 @@ class Explainer(msgspec.Struct, frozen=True):
         drbd = msgspec.structs.replace(item, template="drbd")
         state.remove(index)
         capacity = self._capacity(state)
-        against = move_refusals.second(
+        against = refusals.second(
             state, drbd, primary, capacity, force=self.ignore_soft
         )
         chosen = self.after.sec[index]
@@ -290,7 +282,7 @@ class Explainer(msgspec.Struct, frozen=True):
         out = []
         for index in instances:
             group = int(state.group[state.pri[index]])
-            move_request = move_refusals.MoveRequest(
+            move_request = refusals.MoveRequest(
                 index, mode, group, left, force=self.ignore_soft
             )
             out.append(self._moved(state, move_request, ()))
@@ -299,12 +291,12 @@ class Explainer(msgspec.Struct, frozen=True):
     def _moved(
         self,
         state: ClusterState,
-        move_request: move_refusals.MoveRequest,
+        move_request: refusals.MoveRequest,
         before: Sequence[Reason],
     ) -> Explanation:
         """Explain one move and apply it to the state."""
         index, name = move_request.index, state.instances[move_request.index].name
-        checked = move_refusals.refusals_of(state, move_request)
+        checked = refusals.refusals_of(state, move_request)
         old = state.pri[index], state.sec[index]
         new = self.after.pri[index], self.after.sec[index]
         against = tuple(dict.fromkeys([*before, *checked.reasons]))
@@ -321,7 +313,7 @@ class Explainer(msgspec.Struct, frozen=True):
     ) -> Explanation:
         """Explain a move to another group: refused nodes, then the move."""
         item = state.instances[index]
-        never = move_refusals.never(state, index, "all")
+        never = refusals.never(state, index, "all")
         if never is not None:
             return Explanation(item.name, (), (never,))
         if not targets:
@@ -341,9 +333,7 @@ class Explainer(msgspec.Struct, frozen=True):
             return Explanation(item.name, (), tuple(against))
         group = choice.best.group
         inside = {self.cluster.nodes[n].name for n in self.cluster.members(group)}
-        move_request = move_refusals.MoveRequest(
-            index, "all", group, force=self.ignore_soft
-        )
+        move_request = refusals.MoveRequest(index, "all", group, force=self.ignore_soft)
         others = self._other_groups(choice.groups, choice.best)
         explanation = self._moved(
             state, move_request, [r for r in against if r.node not in inside]

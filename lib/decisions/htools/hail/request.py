@@ -1,14 +1,15 @@
 """Strict reader of allocator requests: the cluster data and the request. Pure.
 
-Every error names the path of the key, the wanted and the actual value.
+Every error names the path of the key, the wanted and the actual value. Instances are
+many: `read_instances` reads them fast if all records match the schema exactly. All
+others, including some that are still valid, are left to the strict reader.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from ganeti.decisions.htools.hail import instance_records
 from ganeti.decisions.htools.model.cluster import (
     EXTERNAL_TEMPLATES,
     MOVABLE_TEMPLATES,
@@ -22,12 +23,92 @@ from ganeti.decisions.htools.model.cluster import (
     Node,
     lookup,
 )
-from ganeti.decisions.htools.model.json_reader import JsonPart
+from ganeti.decisions.htools.model.json_reader import JsonPart, read_policy
 from ganeti.decisions.htools.model.policy import DEFAULT_POLICY, AllocPolicy, Policy
-from ganeti.decisions.htools.model.policy_reader import read_policy
+
+#: Admin state in requests -> instance status.
+STATUS: Final[dict[str, str]] = {
+    "up": "running",
+    "down": "ADMIN_down",
+    "offline": "ADMIN_offline",
+}
+_Size = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+
+
+class _Disk(msgspec.Struct, gc=False):
+    size: _Size
+    spindles: _Size | None = None
+
+
+class _Nic(msgspec.Struct, gc=False):
+    network: str | None = None
+
+
+class _Record(msgspec.Struct, gc=False):
+    nodes: tuple[str, ...]
+    disk_template: str
+    memory: _Size
+    disk_space_total: _Size
+    vcpus: _Size
+    disks: tuple[_Disk, ...]
+    nics: tuple[_Nic, ...] = ()
+    tags: tuple[str, ...] = ()
+    admin_state: Literal["up", "down", "offline"] = "up"
+    spindle_use: _Size = 1
+    forthcoming: bool = False
+    migrates: bool = True
+
+
+def read_instances(data: Any, places: Mapping[str, int]) -> list[Instance] | None:
+    """Return a request's instances; None if one does not match the schema.
+
+    Args:
+        data: the decoded object of all instances.
+        places: node name -> position.
+    """
+    try:
+        records = msgspec.convert(data, dict[str, _Record])
+    except msgspec.ValidationError:
+        return None
+    out = []
+    for name, record in records.items():
+        nodes = [places.get(node, NONE) for node in record.nodes]
+        if not nodes or NONE in nodes or nodes[0] in nodes[1:2]:
+            return None
+        secondary = nodes[1] if len(nodes) > 1 else NONE
+        out.append(_from_record(name, record, nodes[0], secondary))
+    return out
+
+
+def _from_record(name: str, record: _Record, primary: int, secondary: int) -> Instance:
+    disks, template = record.disks, record.disk_template
+    status = STATUS[record.admin_state]
+    migrates = record.migrates or status not in RUNNING
+    spindles = [disk.spindles for disk in disks if disk.spindles is not None]
+    return Instance(
+        name=name,
+        memory=record.memory,
+        disk=record.disk_space_total,
+        vcpus=record.vcpus,
+        primary=primary,
+        secondary=secondary,
+        status=status,
+        template=template,
+        tags=record.tags,
+        spindle_use=record.spindle_use,
+        spindles=sum(spindles) if len(spindles) == len(disks) else None,
+        forthcoming=record.forthcoming,
+        disks=tuple([disk.size for disk in disks]),
+        movable=template in MOVABLE_TEMPLATES and migrates,
+        migrates=migrates,
+        networks=tuple([nic.network for nic in record.nics if nic.network is not None])
+        if record.nics
+        else (),
+    )
+
 
 _LIVE: Final = ("total_memory", "free_memory", "total_disk", "free_disk", "total_cpus")
-_STATES: Final = tuple(instance_records.STATUS)
+_STATES: Final = tuple(STATUS)
 #: Name of the source in messages.
 SOURCE: Final = "request"
 EVAC_MODES: Final = ("primary-only", "secondary-only", "all")
@@ -211,7 +292,7 @@ def _live(node: Node, part: JsonPart, static_memory: int, *, offline: bool) -> N
 
 
 def _instances(part: JsonPart, nodes: Mapping[str, int]) -> Sequence[Instance]:
-    instances = instance_records.read(part.data, nodes)
+    instances = read_instances(part.data, nodes)
     if instances is not None:
         return instances
     return [
@@ -228,7 +309,7 @@ def _instance(
     nics = part.parts("nics", optional=True)
     status = "running"
     if "admin_state" in part.data:
-        status = instance_records.STATUS[part.text("admin_state", _STATES)]
+        status = STATUS[part.text("admin_state", _STATES)]
     migrates = part.flag("migrates", default=True) or status not in RUNNING
     return Instance(
         name=name,

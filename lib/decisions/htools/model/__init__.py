@@ -1,6 +1,7 @@
-"""The cluster as it was loaded: groups, nodes, instances and policies.
+"""The cluster as it was loaded: groups, nodes, instances and policies; its readers.
 
-Here: the values, how their JSON is read and how numbers are printed. Not here: anything
-computed from them, which is in ``state``. Source: the loaders, and the allocator's
-request (``hail.request``).
+Here: the values, their readers (text files, query answers, monitoring data,
+simulation), which turn text or decoded JSON into a ``Cluster``, and how numbers are
+printed. Not here: anything computed from them, which is in ``state``. The programs open
+files and query daemons.
 """

@@ -5,7 +5,7 @@ All values are as loaded. Derived numbers (memory in use, score) are in
 identified by their position.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -309,10 +309,3 @@ def lookup(names: Iterable[str], wanted: str) -> int | None:
         return listed.index(wanted)
     hits = [k for k, name in enumerate(listed) if name.startswith(f"{wanted}.")]
     return hits[0] if len(hits) == 1 else None
-
-
-def cluster_tag_values(cluster: Cluster, prefix: str) -> Iterator[str]:
-    """Yield the rest of each cluster tag that starts with a prefix."""
-    for tag in cluster.tags:
-        if tag.startswith(prefix):
-            yield tag[len(prefix) :]

@@ -1,6 +1,6 @@
 """Instance policies: the sizes and ratios that a group or a cluster accepts.
 
-Values only; ``policy_reader`` reads them from requests, ``loaders.text`` from files.
+Values only; ``json_reader`` reads them from requests, ``text`` from files.
 """
 
 import enum

@@ -1,10 +1,8 @@
 """Global N+1: after the loss of any one node, do its instances fit elsewhere?
 
-DRBD primaries fail over to their secondaries, then instances on shared storage move to
-other nodes of the group, then the others are placed again. All failovers from p to s
-happen at once, so they succeed exactly when f_s > sum of their memory (f_s unallocated
-memory in MiB) and the disk and migration rules hold. For the rest three tests come in
-turn, each leaving cases open:
+DRBD primaries fail over to their secondaries (`n1.evacuees`), then instances on shared
+storage move to other nodes of the group, then the others are placed again. For these
+two, the evacuees, three tests come in turn, each leaving cases open:
 
 1. ``slot_count.certain``: so many places that every order succeeds.
 2. ``slot_count.may_fit``: too few places for any order; ``slot_count.share_before``:
@@ -17,25 +15,19 @@ Tests: test/py/unit/decisions/htools/n1/test_table_terms.py,
 
 import contextlib
 import copy
-import operator
 from collections.abc import Collection, Iterator
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from ganeti.decisions.htools.model.cluster import EXTERNAL_TEMPLATES, Instance
+from ganeti.decisions.htools.model.cluster import Instance
 from ganeti.decisions.htools.n1 import evacuees, failure_tables, simulate, slot_count
+from ganeti.decisions.htools.n1.evacuees import Evacuees, Failovers
 from ganeti.decisions.htools.rules import constraints
 from ganeti.decisions.htools.score import placement
+from ganeti.decisions.htools.state.amounts import Flags, Places
 from ganeti.decisions.htools.state.node_state import ClusterState
 
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
-Places = npt.NDArray[np.intp]
-
-#: Templates whose disks every node of the group can use: instances migrate.
-_SHARED: Final = EXTERNAL_TEMPLATES - {"blockdev"}
 _YES: Final = 1
 _NO: Final = -1
 #: Fewest lost nodes that are simulated side by side.
@@ -66,78 +58,25 @@ class GlobalN1:
         self.tested = ~np.isin(state.group, list(ignored_groups))
         if only_online:
             self.tested &= state.online
-        # [primary, secondary] -> MiB of the failovers, and whether there are any.
-        self.memory, self.exists = state.failover_memory()
-        self.barred = _barred(state)
-        self.drbd_ok = bool(self._failovers().all())
-        #: Nodes that are primary of a DRBD instance.
-        self.has_failovers: Flags = np.asarray(self.exists.any(axis=1))
-        self.others = [
-            [index for index in _present(state, node) if state.sec[index] < 0]
-            for node in range(state.size)
-        ]
-        self.loads: list[slot_count.EvacuationLoad | None] = [None] * state.size
-        self.kinds = evacuees.EvacueeKinds()
-        #: Nodes whose instances kinds describe completely, where that is known.
-        self.are_usual: Flags = np.zeros(state.size, bool)
-        #: (id of the record, group) -> the record, and whether the policy allows it.
-        self.allowed: dict[tuple[int, int], tuple[Instance, bool]] = {}
+        self.failovers = Failovers(state, self.tested)
+        self.evacuees = Evacuees(state)
         #: The node that failed last: it most likely fails again, so it is tested first.
         self.suspects = [-1]
         self.tested_nodes = self.tested & np.array(
-            [bool(mine) for mine in self.others], bool
+            [bool(mine) for mine in self.evacuees.others], bool
         )
         self.has_others = bool(self.tested_nodes.any())
         if known is not None:
-            self._learn(known)
-
-    def _learn(self, known: "GlobalN1") -> None:
-        """Take over the tables that are valid here too."""
-        self.allowed, self.suspects = known.allowed, known.suspects
-        self.kinds = known.kinds
-        old, new = known.state.instances, self.state.instances
-        # Records are compared by identity: equal records may be at other places.
-        same = [*map(operator.is_, old, new), False].index(False)
-        for node, others in enumerate(self.others):
-            if known.others[node] == others and max(others, default=-1) < same:
-                self.loads[node] = known.loads[node]
-                self.are_usual[node] = known.are_usual[node]
-
-    def room(self) -> Floats:
-        """Return the memory of each node that is left whichever failovers happen."""
-        out = self.state.unallocated - self.memory.max(axis=0, initial=0)
-        return np.asarray(np.maximum(0, out))
-
-    def _failovers(self) -> Flags:
-        """Return [primary, secondary]: all failovers between them are possible."""
-        state = self.state
-        if not self.exists.any():
-            return np.ones_like(self.exists)
-        # All instances of a pair fail over at once, so sums are compared.
-        fits = state.unallocated[None, :] - self.memory > 0
-        # The new secondary is tested too, unless it is offline.
-        has_disk = state.f_dsk > 0
-        fits &= has_disk[None, :] & (has_disk | state.offline)[:, None]
-        spindles = ~state.exclusive | (state.f_spin >= 0)
-        fits &= spindles[None, :] & spindles[:, None] & ~self.barred
-        if state.may_migrate is not None:
-            fits &= state.may_migrate
-        out: Flags = fits | ~self.exists | ~self.tested[:, None]
-        return out
-
-    def _failovers_to(self, node: int) -> Flags:
-        """Return for each primary whether failovers to one node are possible."""
-        if not self.exists[:, node].any():
-            return np.ones(self.state.size, bool)
-        return np.asarray(self._failovers()[:, node])
+            self.suspects = known.suspects
+            self.evacuees.learn(known.evacuees, known.state, state)
 
     def holds(self) -> bool:
         """Return whether every node is evacuable now."""
-        return self.drbd_ok and self._all_evacuable()
+        return self.failovers.are_possible and self._all_evacuable()
 
     def failing(self) -> list[int]:
         """Return the nodes that are not evacuable."""
-        bad = np.logical_not(self._failovers().all(axis=1))
+        bad = np.logical_not(self.failovers.possible(self.state).all(axis=1))
         return [
             int(node)
             for node in np.nonzero(self.tested)[0]
@@ -192,25 +131,25 @@ class GlobalN1:
         state = self.state
         if state.may_migrate is not None:
             return {}
-        self._know_loads(nodes)
+        self.evacuees.know(state, nodes)
         at = np.array(nodes, np.intp)
-        at = at[self.are_usual[at] & ~self.has_failovers[at]]
+        at = at[self.evacuees.are_usual[at] & ~self.failovers.starts[at]]
         groups = state.group[at]
         return {
             group: at[groups == group].tolist()
             for group in sorted(set(groups.tolist()))
             if _is_uniform(state, group)
-            and failure_tables.is_usual(state, _members(state, group))
+            and failure_tables.is_usual(state, evacuees.members(state, group))
         }
 
     def _find_bad_of(self, group: int, nodes: list[int]) -> int | None:
         """Return one of some nodes of a group that is not evacuable, or None."""
-        loads = [(node, load) for node in nodes if (load := self.loads[node])]
+        loads = [(node, load) for node in nodes if (load := self.evacuees.loads[node])]
         for node, load in loads:
             if not load.is_allowed:
                 return node
         tables = failure_tables.FailureTables(
-            self.state, _members(self.state, group), self.kinds
+            self.state, evacuees.members(self.state, group), self.evacuees.kinds
         )
         lost = [failure_tables.FailedNode(node, load.runs) for node, load in loads]
         return simulate.find_bad(tables, lost)
@@ -221,81 +160,30 @@ class GlobalN1:
         out = np.zeros(state.size, bool)
         if state.may_migrate is not None or state.exclusive.any():
             return out
-        self._know_loads(nodes)
-        room = self.room()
+        self.evacuees.know(state, nodes)
+        room = self.failovers.room(state)
         free = np.maximum(0, state.f_dsk)
         groups = state.group[nodes]
         for group in sorted(set(groups.tolist())):
             nodes_of_group = [node for node in nodes if state.group[node] == group]
             places = np.nonzero(state.group == group)[0]
-            loads = [load for node in nodes_of_group if (load := self.loads[node])]
+            loads = [
+                load for node in nodes_of_group if (load := self.evacuees.loads[node])
+            ]
             at = np.searchsorted(places, nodes_of_group)
             out[nodes_of_group] = slot_count.certain(
                 loads, at, room[places], free[places]
             )
         return out
 
-    def _know_loads(self, nodes: list[int]) -> None:
-        for node in nodes:
-            if self.loads[node] is None:
-                items = [self.state.instances[index] for index in self.others[node]]
-                items = _in_order(items)
-                self.loads[node] = slot_count.load(
-                    items,
-                    is_allowed=all(
-                        self._may_be_placed_again(node, item) for item in items
-                    ),
-                    runs=self.kinds.runs(self.state, items),
-                )
-                self.are_usual[node] = evacuees.are_usual(self.state, items)
-
-    def _may_be_placed_again(self, node: int, item: Instance) -> bool:
-        """Return whether the policy lets an instance be placed again in its group.
-
-        All other nodes must have exclusive storage, or none of them.
-        """
-        if item.template in _SHARED:
-            return True
-        state = self.state
-        group = int(state.group[node])
-        key = id(item), group
-        if key not in self.allowed:
-            # The caller made sure that the group is uniform.
-            apart = bool(state.exclusive[_members(state, group)].all())
-            self.allowed[key] = item, _policy_ok(state, node, item, exclusive=apart)
-        return self.allowed[key][1]
-
-    def pairs(self, item: Instance, primaries: Places, secondaries: Places) -> Flags:
-        """Return [primary, secondary]: failovers are possible with a new instance."""
-        state = self.state
-        size = (len(primaries), len(secondaries))
-        if not self.drbd_ok:
-            return np.zeros(size, bool)
-        memory = item.memory if item.uses_memory else 0
-        tested = self.exists & self.tested[:, None]
-        # As primary it lowers the memory for all failovers to this node.
-        most = np.where(tested, self.memory, -np.inf).max(axis=0, initial=-np.inf)
-        first = state.unallocated - memory > most
-        # As secondary it adds to the failovers of its primary.
-        there = self.memory[np.ix_(primaries, secondaries)] + memory
-        second = state.unallocated[secondaries][None, :] > there
-        if state.may_migrate is not None:
-            second &= state.may_migrate[np.ix_(primaries, secondaries)]
-        second |= ~self.tested[primaries][:, None]
-        return np.asarray(first[primaries][:, None] & second)
-
     def others_hold(self, item: Instance, primary: int, secondary: int) -> bool:
         """Return whether instances without secondary fit elsewhere with a new one."""
-        if secondary < 0 and not self.drbd_ok:
+        if secondary < 0 and not self.failovers.are_possible:
             return False
         if secondary >= 0 and not self.has_others:
             return True
-        if secondary < 0:
-            return self._holds_with(item, primary)
-        return self._with(item, primary, secondary).others_fit(primary)
-
-    def _holds_with(self, item: Instance, primary: int) -> bool:
-        """Try a new instance without secondary on a node."""
+        if secondary >= 0:
+            return self._with(item, primary, secondary).others_fit(primary)
         with self._trial(item, primary) as trial:
             return trial.others_fit(primary)
 
@@ -305,7 +193,7 @@ class GlobalN1:
         Only sums are looked at, for the nodes that most likely fail; False leaves it
         open.
         """
-        if not self.drbd_ok:
+        if not self.failovers.are_possible:
             return True
         with self._trial(item, primary) as trial:
             return trial.lack_room({primary, self.suspects[0]})
@@ -326,7 +214,9 @@ class GlobalN1:
     def lack_room(self, nodes: Collection[int]) -> bool:
         """Return whether counts alone show that one of some nodes is not evacuable."""
         for node in set(self._nodes()).intersection(nodes):
-            items = [self.state.instances[index] for index in self.others[node]]
+            items = [
+                self.state.instances[index] for index in self.evacuees.others[node]
+            ]
             if self._bounds(self.state, node, items) == _NO:
                 return True
         return False
@@ -343,7 +233,10 @@ class GlobalN1:
         Args:
             changed: the one node for which failovers were not tested yet.
         """
-        return bool(self._failovers_to(changed).all()) and self._all_evacuable()
+        return (
+            bool(self.failovers.possible_to(self.state, changed).all())
+            and self._all_evacuable()
+        )
 
     def _with(self, item: Instance, primary: int, secondary: int) -> "GlobalN1":
         """Return the test with a new instance placed, in a state of its own."""
@@ -357,41 +250,39 @@ class GlobalN1:
         self, item: Instance, primary: int, index: int, secondary: int = -1
     ) -> "GlobalN1":
         """Return the test for the same state with a new instance."""
-        self._know_loads(self._nodes())
+        self.evacuees.know(self.state, self._nodes())
         out = copy.copy(self)
-        out.loads = list(self.loads)
-        out.loads[primary], out.are_usual = None, self.are_usual.copy()
-        if secondary < 0:
-            out.others = list(self.others)
-            out.others[primary] = [index, *self.others[primary]]
-            out.tested_nodes = self.tested_nodes.copy()
-            out.tested_nodes[primary] = self.tested[primary]
-            out.has_others = bool(out.tested_nodes.any())
+        if secondary >= 0:
+            out.evacuees = self.evacuees.with_change(primary)
+            out.failovers = self.failovers.with_new(item, primary, secondary)
             return out
-        out.memory, out.exists = self.memory.copy(), self.exists.copy()
-        out.exists[primary, secondary] = True
-        out.has_failovers = self.has_failovers.copy()
-        out.has_failovers[primary] = True
-        out.memory[primary, secondary] += item.memory if item.uses_memory else 0
+        out.evacuees = self.evacuees.with_new(index, primary)
+        out.tested_nodes = self.tested_nodes.copy()
+        out.tested_nodes[primary] = self.tested[primary]
+        out.has_others = bool(out.tested_nodes.any())
         return out
 
     def _evacuable(self, state: ClusterState, node: int) -> bool:
         """Return whether the instances of a node without secondary fit elsewhere."""
-        items = [state.instances[index] for index in self.others[node]]
+        items = [state.instances[index] for index in self.evacuees.others[node]]
         if not items:
             return True
         bounds = self._bounds(state, node, items)
-        return bounds == _YES or (bounds != _NO and _simulate(state, node, self.kinds))
+        return bounds == _YES or (
+            bounds != _NO and _simulate(state, node, self.evacuees.kinds)
+        )
 
     def _bounds(self, state: ClusterState, node: int, items: list[Instance]) -> int:
         targets = _targets(state, node, free=True)
         if not len(targets):
             return _NO
-        moved = _in_order(items)
+        moved = evacuees.in_order(items)
         used = np.array([item.memory if item.uses_memory else 0 for item in moved])
         disks = np.array([item.disk if item.local else 0 for item in moved])
         # Failovers of the same node come first and take their part.
-        room = np.maximum(0, state.unallocated[targets] - self.memory[node, targets])
+        room = np.maximum(
+            0, state.unallocated[targets] - self.failovers.memory[node, targets]
+        )
         free = np.maximum(0, state.f_dsk[targets])
         if not (
             slot_count.may_fit(used, room)
@@ -400,10 +291,10 @@ class GlobalN1:
             return _NO
         # Spindles and policies are not counted here: leave it open.
         if state.exclusive[targets].any() or not all(
-            self._may_be_placed_again(node, item) for item in items
+            self.evacuees.may_be_placed(state, node, item) for item in items
         ):
             return 0
-        if state.may_migrate is not None and moved[0].template in _SHARED:
+        if state.may_migrate is not None and moved[0].template in evacuees.SHARED:
             open_ = np.isin(targets, _targets(state, node))
             room, free = room[open_], free[open_]
         part = slot_count.share_before(used, room)
@@ -414,13 +305,6 @@ class GlobalN1:
         of_disk[disks == 0] = np.inf
         # Memory and disk are one whole each, so two wholes are needed.
         return _YES if (np.minimum(part, of_disk).sum(axis=1) > 2).all() else 0
-
-
-def _in_order(items: list[Instance]) -> list[Instance]:
-    """Sort the instances of a node in the order in which they leave it."""
-    shared = [item for item in items if item.template in _SHARED]
-    rest = [item for item in items if item.template not in _SHARED]
-    return [*shared, *sorted(rest, key=lambda item: -item.memory)]
 
 
 def _targets(state: ClusterState, node: int, *, free: bool = False) -> Places:
@@ -435,35 +319,10 @@ def _targets(state: ClusterState, node: int, *, free: bool = False) -> Places:
     return np.nonzero(fine)[0]
 
 
-def _members(state: ClusterState, group: int) -> Places:
-    return np.asarray(np.nonzero(state.group == group)[0])
-
-
-def _barred(state: ClusterState) -> Flags:
-    """Return [primary, secondary]: disks of unknown spindles forbid failovers.
-
-    No node with exclusive storage takes such disks, not even the node that has them.
-    """
-    out = np.zeros((state.size, state.size), bool)
-    if not state.exclusive.any():
-        return out
-    for item, first, second in zip(state.instances, state.pri, state.sec, strict=True):
-        if second >= 0 and item.spindles is None and not item.forthcoming:
-            out[first, second] = state.exclusive[first] or state.exclusive[second]
-    return out
-
-
 def _is_uniform(state: ClusterState, group: int) -> bool:
     """Return whether policies apply in the same way to all nodes of a group."""
-    apart = state.exclusive[_members(state, group)]
+    apart = state.exclusive[evacuees.members(state, group)]
     return bool(apart.all() or not apart.any())
-
-
-def _policy_ok(
-    state: ClusterState, node: int, item: Instance, *, exclusive: bool
-) -> bool:
-    rules = state.cluster.groups[state.group[node]].policy
-    return constraints.policy(item, rules, exclusive=exclusive) is None
 
 
 def _accepts_new(state: ClusterState, item: Instance, places: Places) -> Flags:
@@ -474,21 +333,15 @@ def _accepts_new(state: ClusterState, item: Instance, places: Places) -> Flags:
         where = apart == exclusive
         if where.any():
             node = int(places[0])
-            out[where] = _policy_ok(state, node, item, exclusive=exclusive)
+            out[where] = evacuees.is_allowed(state, node, item, exclusive=exclusive)
     return out
 
 
-def _present(state: ClusterState, node: int) -> list[int]:
-    """Return the primaries of a node that need another place when it is lost."""
-    instances = state.instances
-    return [i for i in state.primaries[node] if not instances[i].forthcoming]
-
-
 def _simulate(
-    before: ClusterState, node: int, kinds: evacuees.EvacueeKinds | None = None
+    before: ClusterState, node: int, kinds: failure_tables.EvacueeKinds | None = None
 ) -> bool:
     """Move the instances of a node one after another, each to its best place."""
-    mine = _present(before, node)
+    mine = evacuees.present(before, node)
     state = before
     mirrored = [index for index in mine if before.sec[index] >= 0]
     if mirrored:
@@ -498,16 +351,16 @@ def _simulate(
             state.remove(index)
             state.place(index, secondary, node)
     left = [index for index in mine if before.sec[index] < 0]
-    shared = [i for i in left if state.instances[i].template in _SHARED]
-    rest = [i for i in left if state.instances[i].template not in _SHARED]
+    shared = [i for i in left if state.instances[i].template in evacuees.SHARED]
+    rest = [i for i in left if state.instances[i].template not in evacuees.SHARED]
     rest.sort(key=lambda index: -state.instances[index].memory)
-    places = _members(state, int(state.group[node]))
+    places = evacuees.members(state, int(state.group[node]))
     items = [state.instances[index] for index in [*shared, *rest]]
     # Tables know no migration rules, so all nodes must be open.
     is_open = not shared or len(_targets(state, node)) == len(places) - 1
     if (
         is_open
-        and evacuees.are_usual(state, items)
+        and failure_tables.are_usual(state, items)
         and failure_tables.is_usual(state, places)
     ):
         others = places[places != node]
@@ -517,7 +370,7 @@ def _simulate(
         if not all(allowed.any() for allowed in welcome):
             return False
         if all(allowed.all() for allowed in welcome):
-            known = kinds or evacuees.EvacueeKinds()
+            known = kinds or failure_tables.EvacueeKinds()
             lost = failure_tables.FailedNode(node, known.runs(state, items))
             tables = failure_tables.FailureTables(state, places, known)
             return simulate.find_bad(tables, [lost]) is None
@@ -541,12 +394,10 @@ def best_single(
     item: Instance,
     targets: Places,
     places: Places,
-    *,
-    strict: bool = False,
 ) -> int | None:
     """Return the best node for an instance without secondary; the last on ties."""
     codes = constraints.verdict(
-        constraints.primary(state, item, strict=strict), state.size
+        constraints.primary(state, item, strict=False), state.size
     )
     fine = targets[codes[targets] == 0]
     if not len(fine):

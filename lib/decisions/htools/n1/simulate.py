@@ -19,9 +19,8 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from ganeti.decisions.htools.n1 import evacuees
+from ganeti.decisions.htools.n1 import failure_tables
 from ganeti.decisions.htools.n1.failure_tables import (
     EvacuationProgress,
     FailedNode,
@@ -30,11 +29,9 @@ from ganeti.decisions.htools.n1.failure_tables import (
 )
 from ganeti.decisions.htools.n1.slot_count import count_places
 from ganeti.decisions.htools.score import components
-from ganeti.decisions.htools.score.node_views import NodeView
+from ganeti.decisions.htools.score.counts import NodeView
+from ganeti.decisions.htools.state.amounts import Flags, Floats, Places
 
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
-Places = npt.NDArray[np.intp]
 Rows = Places | slice
 
 #: Relative difference below which costs are equal; the last node wins then.
@@ -73,9 +70,12 @@ class _EvacuationStep:
         self.lost = lost
         self.bad: int | None = None
         runs = progress.runs_at(lost, turn)
-        self.kind = runs[:, evacuees.KIND].astype(np.intp)
-        self.count, self.rest = runs[:, evacuees.COUNT], runs[:, evacuees.REST]
-        self.most = runs.T[evacuees.MOST][self.tables.kept]
+        self.kind = runs[:, failure_tables.KIND].astype(np.intp)
+        self.count, self.rest = (
+            runs[:, failure_tables.COUNT],
+            runs[:, failure_tables.REST],
+        )
+        self.most = runs.T[failure_tables.MOST][self.tables.kept]
         self.size = self.tables.needs[:, self.kind]
         least = self.size.min(axis=1)
         self.columns: Places = np.nonzero(self.tables.fits(least))[0]

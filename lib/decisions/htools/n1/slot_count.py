@@ -1,4 +1,4 @@
-"""Counts of places that decide whether instances fit in any order, or in no order.
+"""Ints of places that decide whether instances fit in any order, or in no order.
 
 An instance of size s fits where R > s is left, so a node with R left takes at most
 q(s) = max(0, ceil(R / s) - 1) instances of at least size s; memory and disk in MiB.
@@ -27,14 +27,9 @@ from typing import Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from ganeti.decisions.htools.model.cluster import Instance
-
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
-Places = npt.NDArray[np.intp]
-Counts = npt.NDArray[np.int64]
+from ganeti.decisions.htools.state.amounts import Flags, Floats, Ints, Places
 
 #: Most arrivals on one node that are counted (t = 0..3).
 _MOST: Final = 4
@@ -248,7 +243,7 @@ class _SlotDemand(msgspec.Struct, frozen=True, eq=False):
         return memory, np.where(self.disk < 0, -1.0, disk)
 
 
-def _least(wanted: _SlotDemand, room: Floats, free: Floats) -> Counts:
+def _least(wanted: _SlotDemand, room: Floats, free: Floats) -> Ints:
     """Return the fewest others that close all places, memory and disk apart.
 
     Without a look at each place: sorted amounts are searched. The result may be too
@@ -266,7 +261,7 @@ def _least(wanted: _SlotDemand, room: Floats, free: Floats) -> Counts:
     return result
 
 
-def _exact(wanted: _SlotDemand, room: Floats, free: Floats) -> Counts:
+def _exact(wanted: _SlotDemand, room: Floats, free: Floats) -> Ints:
     """Return the fewest others that close all places, from a look at each place."""
     result = np.zeros(len(wanted.memory), np.int64)
     for taken in range(_MOST):
@@ -278,7 +273,7 @@ def _exact(wanted: _SlotDemand, room: Floats, free: Floats) -> Counts:
     return result
 
 
-def may_fit(sizes: Counts, room: Floats) -> bool:
+def may_fit(sizes: Ints, room: Floats) -> bool:
     """Return whether places suffice for the instances of each size and above."""
     least = np.array(sorted(set(sizes.tolist())))
     needed = (sizes[None, :] >= least[:, None]).sum(axis=1)
@@ -288,7 +283,7 @@ def may_fit(sizes: Counts, room: Floats) -> bool:
     return bool((np.maximum(0, places).sum(axis=1) >= needed).all())
 
 
-def share_before(sizes: Counts, room: Floats) -> Floats:
+def share_before(sizes: Ints, room: Floats) -> Floats:
     """Return [instance, place]: share of all before it that closes the place."""
     before = (np.cumsum(sizes) - sizes)[:, None]
     spare = np.maximum(0, room[None, :] - sizes[:, None])

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from ganeti.decisions.htools.model.cluster import Instance
 from ganeti.decisions.htools.model.policy import Policy, Spec
+from ganeti.decisions.htools.state.amounts import Flags, Floats
 from ganeti.decisions.htools.state.node_state import ClusterState
 
 #: Kinds of refusals; a verdict is 0 or a position here plus one.
@@ -29,8 +30,6 @@ KINDS: Final = (
 )
 MEM, DISK, CPU, N1, TAGS, MIG, DISK_COUNT, SPINDLES, INTERNAL = range(1, 10)
 
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.int8]
 
 
@@ -56,9 +55,15 @@ class Constraint(msgspec.Struct, frozen=True):
 def verdict(checks: Sequence[Constraint], size: int | tuple[int, int]) -> Codes:
     """Return the code of the first failing check, 0 where all hold."""
     out = np.zeros(size, np.int8)
+    # The first failing check is written last, so its code stays.
     for check in reversed(checks):
         out[np.broadcast_to(check.failed, out.shape)] = check.kind
     return out
+
+
+def verdict_on(checks: Sequence[Constraint], state: ClusterState, node: int) -> int:
+    """Return the code of the first constraint that refuses one node, 0 for none."""
+    return int(verdict(checks, state.size)[node])
 
 
 class _ConstraintTable:
@@ -123,6 +128,8 @@ def policy(
     first = None
     for low, high in rules.ranges:
         problem = _outside_policy(instance, low, high, exclusive=exclusive)
+        # One range that fits suffices; else the first range gives the reason, as in
+        # Ganeti.
         if problem is None:
             first = None
             break
@@ -143,6 +150,7 @@ def _outside_policy(
     for bound, sign, word in ((low, 1, "least"), (high, -1, "largest")):
         spindles = instance.spindle_use
         if exclusive:
+            # As in Ganeti, an unknown number is refused.
             if instance.spindles is None:
                 return SPINDLES, f"{word} spindles of the policy", bound.spindles, -1
             spindles = instance.spindles
@@ -152,6 +160,7 @@ def _outside_policy(
             (CPU, "vcpus", bound.cpus, instance.vcpus),
             (SPINDLES, "spindles", bound.spindles, spindles),
         ]
+        # Ganeti does not compare the number of disks of a diskless instance.
         if instance.template != "diskless":
             count = len(instance.disks)
             rows.append((DISK_COUNT, "disk count", bound.disks, count))
@@ -190,6 +199,7 @@ def _primary_now(
     strict: bool,
 ) -> None:
     every = np.ones(state.size, bool)
+    # An instance that uses no memory still needs a node with some left, as in Ganeti.
     memory = instance.memory if instance.uses_memory else 0
     left = state.unallocated - memory
     table.above(MEM, "free memory", left, 0, every)
@@ -201,12 +211,15 @@ def _primary_now(
     table.at_least(SPINDLES, "free spindles", free, 0, local & state.exclusive)
     if not strict:
         return
+    # With exclusive storage, free spindles are compared instead of their use.
     used = state.inst_spin + np.where(state.exclusive, 0, instance.spindle_use)
     table.at_most(DISK, "spindle use", used, state.hi_spin, local)
+    # A node that fails N+1 anyway is not refused for it.
     fine = state.unallocated > state.r_mem
     table.above(MEM, "memory for failovers", left, state.r_mem, fine)
     vcpus = instance.vcpus if instance.online else 0
     ratio = state.per_cpu(state.u_cpu + vcpus)
+    # A negative ratio stands for no limit.
     table.at_most(CPU, "vcpu ratio", ratio, state.cpu_ratio, state.cpu_ratio >= 0)
     same = state.shared_tags(instance)
     table.at_most(TAGS, "primaries with the same exclusion tag", same, 0, every)
@@ -217,6 +230,7 @@ def _primary_later(
 ) -> None:
     """Add the checks that include forthcoming instances."""
     every = np.ones(state.size, bool)
+    # Here an instance counts with its memory whether it runs or not.
     memory = state.f_mem_later - instance.memory
     table.above(MEM, "free memory with reservations", memory, 0, every)
     disk = state.f_dsk_later - instance.disk
@@ -252,6 +266,7 @@ def secondary(
     table = _ConstraintTable(state.size)
     every = np.ones(state.size, bool)
     if instance.template != "drbd":
+        # A rule that fails on each node: other templates have no secondary.
         table.at_most(DISK, "disk template", np.ones(state.size), 0, every)
         return table.checks
     if not instance.forthcoming:
@@ -298,6 +313,7 @@ def _secondary_now(
     table.at_most(DISK, "spindle use", used, state.hi_spin, every)
     reserve = instance.reserved_memory
     table.above(MEM, "free memory", state.unallocated, reserve, every)
+    # Nodes fail one at a time, so the reserve is the largest sum over the primaries.
     kept = np.maximum(state.r_mem, peers + reserve)
     unallocated = np.broadcast_to(state.unallocated, kept.shape)
     fine = np.broadcast_to(state.unallocated > state.r_mem, kept.shape)

@@ -11,13 +11,11 @@ import numpy as np
 
 from ganeti.decisions.htools.model.cluster import NONE
 from ganeti.decisions.htools.rules.moves import MoveKind
+from ganeti.decisions.htools.state.amounts import Flags, Floats, Ints
 from ganeti.decisions.htools.state.instance_deltas import (
     LATER,
-    Bools,
     DeltaRow,
-    Floats,
     InstanceDeltas,
-    Ints,
 )
 from ganeti.decisions.htools.state.node_state import ClusterState
 
@@ -85,6 +83,7 @@ class MoveConstraints:
         self.state = state
         self.options = options
         self.deltas = deltas = InstanceDeltas(state)
+        # A state without these does not compute the rows about them.
         self._exclusive = bool(state.exclusive.any())
         self._forthcoming = bool(deltas.forthcoming.any())
         self._some_local = bool(deltas.local.any())
@@ -99,19 +98,22 @@ class MoveConstraints:
             ("s", "p"): p - s,
         }
         self._no_gain: Floats = np.zeros_like(p)
-        self._anywhere: Bools = np.ones(1, np.bool_)
+        self._anywhere: Flags = np.ones(1, np.bool_)
         #: Most virtual CPUs per physical one; without physical CPUs nothing fits.
         has_cpus = state.t_cpu != 0
         self._cpus: Floats = np.where(has_cpus, state.t_cpu, 1.0)
         self._cpu_ratio: Floats = np.where(has_cpus, state.cpu_ratio, -np.inf)
-        self._any_ratio: Bools = state.cpu_ratio < 0
+        self._any_ratio: Flags = state.cpu_ratio < 0
         self._second = np.zeros(state.size)
         self.refresh(np.arange(state.size))
 
     def refresh(self, nodes: Ints) -> None:
         """Update from the state after changes of some nodes."""
+        # One node has no second largest sum.
         if len(self._second) > 1:
             peers = self.state.peers[nodes]
+            # When the primary with the largest sum loses an instance, this one may be
+            # largest.
             self._second[nodes] = np.partition(peers, -2, axis=1)[:, -2]
 
     def move(self, kind: MoveKind, inst: Ints, target: Ints) -> MoveArrays:
@@ -126,45 +128,6 @@ class MoveConstraints:
             target=target,
         )
 
-    def allowed(self, move: MoveArrays) -> Bools:
-        """Return which moves are of a permitted kind and have a free target."""
-        deltas, options = self.deltas, self.options
-        online, inst = self.state.online, move.inst
-        leaves_online = options.restricted & online[move.primary]
-        has_secondary = move.secondary != NONE
-        online_secondary = has_secondary & online[move.secondary]
-        may = deltas.drbd[inst] & has_secondary
-        if move.kind == MoveKind.FAILOVER:
-            is_allowed: Bools = may & online_secondary & options.instance_moves
-            return is_allowed
-        if move.kind == MoveKind.FAILOVER_TO:
-            may = self.deltas.external[inst] & options.instance_moves
-        else:
-            may = may & options.disk_moves
-        if move.kind not in {MoveKind.FAILOVER_TO, MoveKind.REPLACE_SECONDARY}:
-            may = may & options.instance_moves & ~leaves_online
-        if move.kind == MoveKind.REPLACE_PRIMARY:
-            may = may & (not options.restricted)
-        if move.kind in {MoveKind.REPLACE_PRIMARY, MoveKind.FAILOVER_REPLACE}:
-            may = may & online_secondary
-        free = (move.target != move.primary) & (move.target != move.secondary)
-        allowed: Bools = may & free
-        return allowed
-
-    def kinds(self, inst: Ints) -> frozenset[MoveKind]:
-        """Return the kinds of moves that some of the instances may have."""
-        deltas, options = self.deltas, self.options
-        mirrored = deltas.drbd[inst] & (deltas.secondary[inst] != NONE)
-        kinds = set()
-        if deltas.external[inst].any():
-            kinds.add(MoveKind.FAILOVER_TO)
-        if mirrored.any():
-            kinds.add(MoveKind.FAILOVER)
-            kinds |= _COPYING if options.disk_moves else set()
-        if not options.instance_moves:
-            kinds &= {MoveKind.REPLACE_SECONDARY}
-        return frozenset(kinds)
-
     def after(self, row: int, node: Ints, gain: Floats, inst: Ints) -> Floats:
         """Return a row of nodes after instances changed their role there."""
         gained = gain[row][inst]
@@ -177,6 +140,7 @@ class MoveConstraints:
         """Return the reserved memory of secondaries after they lost instances."""
         kept, peers = self.state.r_mem[node], self.state.peers[node, peer]
         left = peers - self.own_reserve[inst]
+        # A primary whose sum is not the largest does not change the maximum.
         return np.where(peers < kept, kept, np.maximum(self._second[node], left))
 
     def reserved_after(self, move: MoveArrays) -> tuple[Floats | Ints, ...]:
@@ -214,7 +178,7 @@ class MoveConstraints:
             return at_p, np.maximum(without, own)
         return at_p, without
 
-    def legal(self, move: MoveArrays, reserved: tuple[Floats | Ints, ...]) -> Bools:
+    def legal(self, move: MoveArrays, reserved: tuple[Floats | Ints, ...]) -> Flags:
         """Return whether moves satisfy the rules of ``rules.constraints``."""
         legal = self.legal_before(move, reserved)
         if move.kind == MoveKind.FAILOVER:
@@ -227,20 +191,21 @@ class MoveConstraints:
         down = self.gain["", "s"]
         return legal & self.takes_secondary(move, t, down, reserved[2], strict)
 
-    def is_strict(self, move: MoveArrays) -> Bools:
+    def is_strict(self, move: MoveArrays) -> Flags:
         """Return for which moves the soft rules of the target count."""
         online, force = self.state.online, self.options.force
         if move.kind == MoveKind.REPLACE_FAILOVER:
             return np.full(move.inst.shape, not force)
         if move.kind == MoveKind.REPLACE_SECONDARY:
-            kept: Bools = (move.secondary != NONE) & online[move.secondary]
+            # Soft rules are waived for a copy that leaves an offline node.
+            kept: Flags = (move.secondary != NONE) & online[move.secondary]
             return kept & (not force)
-        strict: Bools = online[move.primary] & (not force)
+        strict: Flags = online[move.primary] & (not force)
         return strict
 
     def legal_before(
         self, move: MoveArrays, reserved: tuple[Floats | Ints, ...]
-    ) -> Bools:
+    ) -> Flags:
         """Return whether old nodes satisfy rules; ``reserved`` is after the move."""
         online, force = self.state.online, self.options.force
         p, s = move.primary, move.secondary
@@ -250,6 +215,7 @@ class MoveConstraints:
             case MoveKind.FAILOVER_TO:
                 return legal
             case MoveKind.REPLACE_SECONDARY:
+                # The primary stays where it is, so only its hard rules count.
                 zero, never = self._no_gain, ~self._anywhere
                 return legal & self.takes_primary(move, p, zero, reserved[0], never)
             case MoveKind.REPLACE_FAILOVER:
@@ -268,6 +234,8 @@ class MoveConstraints:
                 self.gain["p", "s"],
                 reserved[0],
                 strict,
+                # Ganeti does not test the free disk of an offline node that becomes
+                # secondary.
                 need_disk=online[p],
             )
         if again:
@@ -275,7 +243,7 @@ class MoveConstraints:
             return legal & self.takes_secondary(move, s, zero, reserved[1], strict)
         return legal
 
-    def _may_leave(self, move: MoveArrays) -> Bools:
+    def _may_leave(self, move: MoveArrays) -> Flags:
         """Return whether tags allow the migrations between old nodes."""
         may = self.state.may_migrate
         through = {
@@ -287,7 +255,7 @@ class MoveConstraints:
             return self._anywhere
         return may[move.primary, move.secondary]
 
-    def _may_arrive(self, move: MoveArrays) -> Bools:
+    def _may_arrive(self, move: MoveArrays) -> Flags:
         """Return whether tags allow the migrations to the target."""
         may = self.state.may_migrate
         if may is None:
@@ -301,13 +269,15 @@ class MoveConstraints:
         node: Ints,
         gain: Floats,
         reserved: Ints | Floats,
-        strict: Bools,
-    ) -> Bools:
+        strict: Flags,
+    ) -> Flags:
         """Return whether nodes can be primary; ``reserved`` is before the addition."""
         state, deltas, inst = self.state, self.deltas, move.inst
         memory = self.after(DeltaRow.MEMORY, node, gain, inst)
         hard, soft = self._has_space(move, node, gain)
         before = memory - deltas.as_primary[DeltaRow.MEMORY][inst]
+        # As before the addition: the target at present, an old node without the
+        # instance.
         failing = np.where(
             node == move.target, state.fails_n1[node], before <= reserved
         )
@@ -317,12 +287,15 @@ class MoveConstraints:
             soft = soft & (self.conflicts(inst, node, 0) == 0)
         hard = hard & (memory > 0)
         if self._forthcoming:
+            # For a forthcoming instance all rules are soft, and only those of
+            # reservations apply.
             hard = hard | deltas.forthcoming[inst]
             soft = soft | deltas.forthcoming[inst]
             _hard, space = self._has_space(move, node, gain, later=True)
             soft = soft & _hard & space
             cpu = self.after(DeltaRow.ALL_CPU, node, gain, inst)
             soft = soft & self._cpu_fits(node, cpu)
+        # An instance that exists must fit beside the reservations as well.
         soft = soft & (self.after(DeltaRow.ALL_MEMORY, node, gain, inst) > 0)
         return hard & (soft | ~strict)
 
@@ -332,16 +305,16 @@ class MoveConstraints:
         node: Ints,
         gain: Floats,
         reserved: Ints | Floats,
-        strict: Bools,
+        strict: Flags,
         *,
-        need_disk: Bools | None = None,
-    ) -> Bools:
+        need_disk: Flags | None = None,
+    ) -> Flags:
         """Return whether nodes can be secondary; ``reserved`` is after the addition."""
         state, deltas, inst = self.state, self.deltas, move.inst
         own = deltas.asked[inst]
         memory = self.after(DeltaRow.MEMORY, node, gain, inst)
         hard, soft = self._has_space(move, node, gain, need_disk=need_disk)
-        failing: Bools = state.fails_n1[node]
+        failing: Flags = state.fails_n1[node]
         if move.kind in {MoveKind.FAILOVER, MoveKind.REPLACE_FAILOVER}:
             failing = memory <= state.r_mem[node]
         elif move.kind == MoveKind.REPLACE_PRIMARY:
@@ -364,8 +337,8 @@ class MoveConstraints:
         gain: Floats,
         *,
         later: bool = False,
-        need_disk: Bools | None = None,
-    ) -> tuple[Bools, Bools]:
+        need_disk: Flags | None = None,
+    ) -> tuple[Flags, Flags]:
         """Return whether disk and spindles satisfy hard rules, and soft rules."""
         state, deltas, inst = self.state, self.deltas, move.inst
         exempt = ~deltas.local[inst]
@@ -387,8 +360,8 @@ class MoveConstraints:
         soft = (disk >= state.lo_dsk[node]) & (used <= state.hi_spin[node])
         return hard, exempt | soft
 
-    def _cpu_fits(self, node: Ints, used: Floats) -> Bools:
-        fits: Bools = self._cpu_ratio[node] >= used / self._cpus[node]
+    def _cpu_fits(self, node: Ints, used: Floats) -> Flags:
+        fits: Flags = self._cpu_ratio[node] >= used / self._cpus[node]
         return fits | self._any_ratio[node]
 
     def conflicts(self, inst: Ints, node: Ints, more_than: int) -> Ints:
@@ -399,3 +372,44 @@ class MoveConstraints:
             tag = tags[inst]
             count += (tag != NONE) & (counts[node, tag] > more_than)
         return count
+
+
+def is_permitted(move: MoveArrays, rules: MoveConstraints) -> Flags:
+    """Return which moves are of a permitted kind and have a free target."""
+    deltas, options = rules.deltas, rules.options
+    online, inst = rules.state.online, move.inst
+    leaves_online = options.restricted & online[move.primary]
+    has_secondary = move.secondary != NONE
+    online_secondary = has_secondary & online[move.secondary]
+    may = deltas.drbd[inst] & has_secondary
+    if move.kind == MoveKind.FAILOVER:
+        is_allowed: Flags = may & online_secondary & options.instance_moves
+        return is_allowed
+    if move.kind == MoveKind.FAILOVER_TO:
+        may = deltas.external[inst] & options.instance_moves
+    else:
+        may = may & options.disk_moves
+    if move.kind not in {MoveKind.FAILOVER_TO, MoveKind.REPLACE_SECONDARY}:
+        may = may & options.instance_moves & ~leaves_online
+    if move.kind == MoveKind.REPLACE_PRIMARY:
+        may = may & (not options.restricted)
+    if move.kind in {MoveKind.REPLACE_PRIMARY, MoveKind.FAILOVER_REPLACE}:
+        may = may & online_secondary
+    free = (move.target != move.primary) & (move.target != move.secondary)
+    allowed: Flags = may & free
+    return allowed
+
+
+def permitted_kinds(inst: Ints, rules: MoveConstraints) -> frozenset[MoveKind]:
+    """Return the kinds of moves that some of the instances may have."""
+    deltas, options = rules.deltas, rules.options
+    mirrored = deltas.drbd[inst] & (deltas.secondary[inst] != NONE)
+    kinds = set()
+    if deltas.external[inst].any():
+        kinds.add(MoveKind.FAILOVER_TO)
+    if mirrored.any():
+        kinds.add(MoveKind.FAILOVER)
+        kinds |= _COPYING if options.disk_moves else set()
+    if not options.instance_moves:
+        kinds &= {MoveKind.REPLACE_SECONDARY}
+    return frozenset(kinds)

@@ -3,7 +3,7 @@
 import contextlib
 import enum
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import msgspec
 
@@ -128,6 +128,7 @@ def _additions(
     from_online = bool(state.online[primary]) and not force
     to_online = secondary != NONE and bool(state.online[secondary]) and not force
     if move.kind == MoveKind.REPLACE_SECONDARY:
+        # The primary stays where it is, so only its hard rules count.
         code = _as_primary(state, inst, primary, strict=False)
         state.place(inst, primary)
         return code or _as_secondary(state, inst, move.target, strict=to_online)
@@ -137,6 +138,7 @@ def _additions(
     if move.kind == MoveKind.REPLACE_FAILOVER:
         first, second = not force, to_online
     if move.kind == MoveKind.REPLACE_PRIMARY:
+        # The instance runs on its secondary while the disks are copied to the target.
         code = _as_primary(state, inst, secondary, strict=from_online)
         if code:
             return code
@@ -150,6 +152,7 @@ def _additions(
     if code:
         return code
     state.place(inst, after[0])
+    # Ganeti does not test the free disk of an offline node that becomes secondary.
     full = move.kind == MoveKind.FAILOVER and not state.online[primary]
     return _as_secondary(
         state, inst, after[1], strict=second, ignore_disk_on=primary if full else NONE
@@ -158,7 +161,7 @@ def _additions(
 
 def _as_primary(state: ClusterState, inst: int, node: int, *, strict: bool) -> int:
     checks = constraints.primary(state, state.instances[inst], strict=strict)
-    return _at(checks, state, node)
+    return constraints.verdict_on(checks, state, node)
 
 
 def _as_secondary(
@@ -177,10 +180,4 @@ def _as_secondary(
         strict=strict,
         ignore_disk_on=ignore_disk_on,
     )
-    return _at(checks, state, node)
-
-
-def _at(
-    checks: Sequence[constraints.Constraint], state: ClusterState, node: int
-) -> int:
-    return int(constraints.verdict(checks, state.size)[node])
+    return constraints.verdict_on(checks, state, node)

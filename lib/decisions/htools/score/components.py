@@ -14,7 +14,6 @@ from typing import Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from ganeti.decisions.htools.score import counts
 from ganeti.decisions.htools.score.counts import Count
@@ -23,11 +22,8 @@ from ganeti.decisions.htools.score.tag_counts import (
     RepeatedPairs,
     RepeatedTags,
 )
-from ganeti.decisions.htools.state.columns import ROWS
+from ganeti.decisions.htools.state.amounts import ROWS, Floats, Places
 from ganeti.decisions.htools.state.node_state import ClusterState
-
-Floats = npt.NDArray[np.float64]
-Places = npt.NDArray[np.intp]
 
 
 class Metric(msgspec.Struct, frozen=True):

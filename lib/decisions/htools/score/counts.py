@@ -6,29 +6,105 @@ their sums have the same digits in any order.
 
 Most counts are a sum over nodes of a function of the rows of each node:
 ``NodeCount(function, rows)`` derives all changes and bounds from the function. Other
-classes: ``score.tag_counts``. Tests: test/py/unit/decisions/htools/score/test_terms.py,
-test/py/unit/decisions/htools/score/test_placement_terms.py,
+classes: ``score.tag_counts``. With a ``NodeView`` the same functions return the values
+after a change that no state has. Tests:
+test/py/unit/decisions/htools/score/test_terms.py,
+test/py/unit/decisions/htools/score/test_placement.py,
 test/py/unit/decisions/htools/balance/test_bound_terms.py.
 """
 
 import abc
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
 
+import msgspec
 import numpy as np
 
 from ganeti.base import errors
+from ganeti.decisions.htools.model.cluster import Instance
 from ganeti.decisions.htools.rules.move_constraints import MoveArrays, MoveConstraints
 from ganeti.decisions.htools.rules.moves import MoveKind
-from ganeti.decisions.htools.score.node_views import (
-    EVERY,
-    FillTables,
-    NewInstance,
-    NodeView,
-)
-from ganeti.decisions.htools.state.columns import ROWS
-from ganeti.decisions.htools.state.instance_deltas import Bools, Floats, Ints
+from ganeti.decisions.htools.state import amounts
+from ganeti.decisions.htools.state.amounts import ROWS, Flags, Floats, Ints
 from ganeti.decisions.htools.state.node_state import ClusterState
+
+#: All nodes.
+EVERY: Final = slice(None)
+#: Positions of nodes.
+Nodes = Ints | slice
+
+
+class NodeView:
+    """Some nodes of a state; ``changed`` are rows by name in place of their own."""
+
+    def __init__(
+        self, state: ClusterState, nodes: Nodes, changed: Mapping[str, Any]
+    ) -> None:
+        self._state, self._nodes = state, nodes
+        # Attributes of its own are found without a call of ``__getattr__``.
+        self.__dict__.update(changed)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._state, name)[self._nodes]
+
+
+class NewInstance(msgspec.Struct, frozen=True):
+    """A new instance, and the rows of each node if it were there.
+
+    Attributes:
+        state: without the instance.
+        up: nodes online over which the score is.
+        first, second: rows that change on a primary, and on a secondary, but for
+            ``r_mem`` of the secondary.
+        common_on: nodes as whose primary the instance has its location tags counted.
+    """
+
+    state: ClusterState
+    item: Instance
+    up: Any
+    first: dict[str, Floats]
+    second: dict[str, Floats]
+    common_on: Flags
+
+
+def new_instance(
+    state: ClusterState, item: Instance, up: Any, common_on: Flags | None = None
+) -> NewInstance:
+    """Describe a new instance; ``common_on`` are the online nodes if not given."""
+    first, second = (
+        {
+            ROWS[row]: state.rows[row] + adds[row] * state.keepers[row]
+            for row in np.nonzero(adds)[0].tolist()
+        }
+        for adds in amounts.of_item(item)
+    )
+    if item.local and item.spindles is None:
+        rows = ("f_spin_later",) if item.forthcoming else ("f_spin_later", "f_spin")
+        for name in rows:
+            free = np.where(state.exclusive, -1.0, getattr(state, name))
+            first[name] = second[name] = free
+    counted = state.online if common_on is None else common_on
+    return NewInstance(state, item, up, first, second, counted)
+
+
+class FillTables(Protocol):
+    """Nodes while copies of one instance are placed (``capacity.node_tables``).
+
+    Attributes:
+        state: as before the placements, but for ``peers``.
+        amounts: rows x nodes, now.
+        as_first, as_second: rows x nodes, added by one more copy.
+        has_places: whether any nodes share location tags.
+        is_failing: nodes that fail N+1 from the start.
+    """
+
+    state: ClusterState
+    amounts: Floats
+    as_first: Floats
+    as_second: Floats
+    has_places: bool
+    is_failing: Flags
+
 
 #: Memory reserved on old primary, old secondary and, if it is known, target, in MiB.
 Reserved = Sequence[Floats | Ints]
@@ -44,7 +120,7 @@ class _OptionalChanges:
     def refresh(self, nodes: Ints) -> None:
         """Update tables after nodes changed."""
 
-    def outdated(self, inst: Ints) -> Bools | None:
+    def outdated(self, inst: Ints) -> Flags | None:
         """Return instances whose ``before`` the last refresh changed.
 
         Instances on the nodes that changed need not be listed; None for no others.
@@ -178,12 +254,12 @@ class NodeCount(Count):
         Args:
             at_nodes: returns the number of each node, from rows and other attributes of
                 a state or of a view of one.
-            rows: the rows of ``columns.ROWS`` that ``at_nodes`` reads.
+            rows: the rows of ``ROWS`` that ``at_nodes`` reads.
             offline: the sum is over offline nodes, else over online ones.
         """
         self.at_nodes, self.rows, self.offline = at_nodes, tuple(rows), offline
 
-    def _scope(self, state: ClusterState) -> Bools:
+    def _scope(self, state: ClusterState) -> Flags:
         return state.offline if self.offline else state.online
 
     def value(self, state: ClusterState, up: Ints, down: Ints, /) -> float:
@@ -252,7 +328,7 @@ class NodeCount(Count):
 class _NodeChanges(MoveChanges):
     """Changes of the nodes of moves: the function of their rows after, less now."""
 
-    def __init__(self, count: NodeCount, rules: MoveConstraints, scope: Bools) -> None:
+    def __init__(self, count: NodeCount, rules: MoveConstraints, scope: Flags) -> None:
         self._count, self._rules, self._scope = count, rules, scope
         self._everywhere = bool(scope.all())
         self._rows = [

@@ -18,13 +18,8 @@ import msgspec
 import numpy as np
 
 from ganeti.decisions.htools.score import components
-from ganeti.decisions.htools.state.columns import ROWS
-from ganeti.decisions.htools.state.instance_deltas import (
-    DeltaRow,
-    Floats,
-    InstanceDeltas,
-    Ints,
-)
+from ganeti.decisions.htools.state.amounts import ROWS, Floats, Ints
+from ganeti.decisions.htools.state.instance_deltas import DeltaRow, InstanceDeltas
 from ganeti.decisions.htools.state.node_state import ClusterState
 
 _RESERVED: Final = components.RESERVED

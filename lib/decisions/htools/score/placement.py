@@ -9,7 +9,7 @@ from x to x',
 
 with the sum X of all values. It is the formula of ``score.deviations`` for one node, in
 another order of operations. The choice of a place is in ``alloc.allocate``. Tests:
-test/py/unit/decisions/htools/score/test_placement_terms.py.
+test/py/unit/decisions/htools/score/test_placement.py.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,8 +19,9 @@ import numpy as np
 
 from ganeti.decisions.htools.model.cluster import Instance
 from ganeti.decisions.htools.score import components
-from ganeti.decisions.htools.score.components import RESERVED, Floats, Places
-from ganeti.decisions.htools.score.node_views import EVERY, NodeView, new_instance
+from ganeti.decisions.htools.score.components import RESERVED
+from ganeti.decisions.htools.score.counts import EVERY, NodeView, new_instance
+from ganeti.decisions.htools.state.amounts import Floats, Places
 from ganeti.decisions.htools.state.node_state import ClusterState
 
 #: Most entries of one table of candidates (32 MiB).

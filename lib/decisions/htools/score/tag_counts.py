@@ -7,10 +7,14 @@ import numpy as np
 from ganeti.decisions.htools.model.cluster import NONE
 from ganeti.decisions.htools.rules.move_constraints import MoveArrays, MoveConstraints
 from ganeti.decisions.htools.rules.moves import MoveKind
-from ganeti.decisions.htools.score.counts import Count, MoveChanges, Reserved
-from ganeti.decisions.htools.score.node_views import FillTables, NewInstance
-from ganeti.decisions.htools.state.columns import ROWS
-from ganeti.decisions.htools.state.instance_deltas import Bools, Floats, Ints
+from ganeti.decisions.htools.score.counts import (
+    Count,
+    FillTables,
+    MoveChanges,
+    NewInstance,
+    Reserved,
+)
+from ganeti.decisions.htools.state.amounts import ROWS, Flags, Floats, Ints
 from ganeti.decisions.htools.state.node_state import ClusterState
 
 _LOCATION = ROWS.index("location")
@@ -242,7 +246,7 @@ class _RepeatedPairChanges(MoveChanges):
         change = change[:, self._retagged]
         self._pairs[self._retagged] += change.T @ self._places[nodes]
 
-    def outdated(self, inst: Ints) -> Bools | None:
+    def outdated(self, inst: Ints) -> Flags | None:
         if not len(self._retagged):
             return None
         tags = self._deltas.tags[inst]

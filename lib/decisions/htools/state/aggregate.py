@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from ganeti.decisions.htools.model.cluster import (
     LOCAL_TEMPLATES,
@@ -18,11 +17,7 @@ from ganeti.decisions.htools.model.cluster import (
     Instance,
 )
 from ganeti.decisions.htools.state import amounts
-from ganeti.decisions.htools.state.columns import ROWS, NodeRows
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.intp]
-Flags = npt.NDArray[np.bool_]
+from ganeti.decisions.htools.state.amounts import ROWS, Flags, Floats, NodeRows, Places
 
 _OFF_THE_BOOKS: Final = "ADMIN_offline"
 #: Rows that are derived from others or from reports when a cluster is loaded.
@@ -105,7 +100,7 @@ class InstanceColumns:
             _add(getattr(state, amount.row), nodes, value)
         self._add_spindles(state.f_spin_later, exclusive, both)
 
-    def _add_spindles(self, free: Floats, exclusive: Flags, both: Ints) -> None:
+    def _add_spindles(self, free: Floats, exclusive: Flags, both: Places) -> None:
         """Take the spindles of forthcoming instances off those that nodes reported."""
         there = (both >= 0) & (self.local & ~self.now)[:, None]
         for at, column in np.argwhere(there & exclusive[both]).tolist():
@@ -125,7 +120,7 @@ class InstanceColumns:
         return _positions(self.primary, size), _positions(self.secondary, size)
 
 
-def _positions(places: Ints, size: int) -> list[list[int]]:
+def _positions(places: Places, size: int) -> list[list[int]]:
     """List the positions of each value from 0, the last ones first."""
     there = np.flatnonzero(places >= 0)[::-1]
     order = there[np.argsort(places[there], kind="stable")]
@@ -168,7 +163,7 @@ def columns_of(items: Sequence[Instance]) -> InstanceColumns:
     return columns
 
 
-def _add(row: Floats, nodes: Ints, values: Floats) -> None:
+def _add(row: Floats, nodes: Places, values: Floats) -> None:
     """Add values to the numbers of nodes, as if one after another."""
     if (np.rint(values) == values).all() and (np.rint(row) == row).all():
         # Sums of whole numbers have the same digits in any order; this is faster.
@@ -177,7 +172,7 @@ def _add(row: Floats, nodes: Ints, values: Floats) -> None:
         np.add.at(row, nodes, values)
 
 
-def _whole(values: Iterable[int]) -> Ints:
+def _whole(values: Iterable[int]) -> Places:
     return np.array(list(values), np.intp)
 
 

@@ -1,9 +1,10 @@
-"""Amounts that an instance adds to the rows of its nodes: one table for all paths.
+"""The rows of nodes, and the amounts that an instance adds to them.
 
-A state changes by one instance, a cluster is loaded with all of them, moves are
-evaluated as arrays, and new instances are tried on every node. All of these take the
-amounts from ``AMOUNTS``. Two rows are no sums of amounts of instances and are computed
-elsewhere: ``r_mem`` (a maximum) and ``location`` (depends on both nodes).
+The rows are one array, a row per number. A state changes by one instance, a cluster is
+loaded with all of them, moves are evaluated as arrays, and new instances are tried on
+every node. All of these take the amounts from ``AMOUNTS``. Two rows are no sums of
+amounts of instances and are computed elsewhere: ``r_mem`` (a maximum) and ``location``
+(depends on both nodes).
 """
 
 from collections.abc import Callable
@@ -14,10 +15,73 @@ import numpy as np
 import numpy.typing as npt
 
 from ganeti.decisions.htools.model.cluster import Instance
-from ganeti.decisions.htools.state.columns import ROWS
 
+#: Arrays of amounts, yes and no, whole numbers, and positions.
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int64]
+Places = npt.NDArray[np.intp]
+
+#: Names of the rows in order.
+ROWS: Final = (
+    "unallocated",
+    "i_mem",
+    "r_mem",
+    "f_dsk",
+    "f_spin",
+    "inst_spin",
+    "u_cpu",
+    "load_cpu",
+    "load_mem",
+    "load_dsk",
+    "load_net",
+    "f_mem_later",
+    "f_dsk_later",
+    "f_spin_later",
+    "inst_spin_later",
+    "u_cpu_later",
+    "location",
+    "held",
+    "held_pri",
+)
+
+
+class NodeRows:
+    """The array ``rows``, and each row under its name.
+
+    Memory and disk are in MiB: free (``f_``), used by instances (``i_``) or reserved
+    for failovers (``r_``); ``_later`` includes forthcoming instances. ``held`` counts
+    the instances of a node, ``held_pri`` its primaries. What an instance adds to each
+    row is in ``AMOUNTS``.
+    """
+
+    unallocated: Floats
+    i_mem: Floats
+    r_mem: Floats
+    f_dsk: Floats
+    f_spin: Floats
+    inst_spin: Floats
+    u_cpu: Floats
+    load_cpu: Floats
+    load_mem: Floats
+    load_dsk: Floats
+    load_net: Floats
+    f_mem_later: Floats
+    f_dsk_later: Floats
+    f_spin_later: Floats
+    inst_spin_later: Floats
+    u_cpu_later: Floats
+    location: Floats
+    held: Floats
+    held_pri: Floats
+    rows: Floats
+
+    def use(self, rows: Floats) -> None:
+        """Use an array as the rows."""
+        self.rows = rows
+        for position, name in enumerate(ROWS):
+            setattr(self, name, rows[position])
+
 
 #: Nodes that keep a row: those with exclusive storage, or all others.
 EXCLUSIVE: Final = "exclusive"

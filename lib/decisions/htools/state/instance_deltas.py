@@ -7,17 +7,12 @@ the same numbers as arrays. ``moved`` updates the nodes of an instance.
 import enum
 
 import numpy as np
-import numpy.typing as npt
 
 from ganeti.decisions.htools.model.cluster import EXTERNAL_TEMPLATES, NONE
 from ganeti.decisions.htools.state import amounts
 from ganeti.decisions.htools.state.aggregate import InstanceColumns
-from ganeti.decisions.htools.state.columns import ROWS
+from ganeti.decisions.htools.state.amounts import ROWS, Flags, Ints
 from ganeti.decisions.htools.state.node_state import ClusterState
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 
 class DeltaRow(enum.IntEnum):
@@ -29,10 +24,6 @@ class DeltaRow(enum.IntEnum):
     MEMORY = ROWS.index("unallocated")
     DISK = ROWS.index("f_dsk")
     CPU = ROWS.index("u_cpu")
-    LOAD_CPU = ROWS.index("load_cpu")
-    LOAD_MEMORY = ROWS.index("load_mem")
-    LOAD_DISK = ROWS.index("load_dsk")
-    LOAD_NET = ROWS.index("load_net")
     SPINDLES = ROWS.index("inst_spin")
     FREE_SPINDLES = ROWS.index("f_spin")
     ALL_MEMORY = ROWS.index("f_mem_later")
@@ -75,7 +66,7 @@ class InstanceDeltas:
         self.counted = state.keepers
         self.as_primary, self.as_secondary = amounts.of_columns(InstanceColumns(items))
         self.forthcoming = _flags(item.forthcoming for item in items)
-        self.real: Bools = ~self.forthcoming
+        self.real: Flags = ~self.forthcoming
         self.reserved: Ints = np.array(
             [0 if item.forthcoming else item.reserved_memory for item in items],
             dtype=np.int64,
@@ -88,7 +79,7 @@ class InstanceDeltas:
         self.external = _flags(item.template in EXTERNAL_TEMPLATES for item in items)
         self.unknown_spindles = _flags(item.spindles is None for item in items)
         #: Instances whose effect on nodes is not additive (``score.unknown_spindles``).
-        self.not_additive: Bools = self.local & self.unknown_spindles & self.forthcoming
+        self.not_additive: Flags = self.local & self.unknown_spindles & self.forthcoming
         self.not_additive &= bool(state.exclusive.any())
         tags = [state.tag_places(item) for item in items]
         self.tags = _padded([sorted({*each}) for each in tags])
@@ -131,5 +122,5 @@ def _desired_tags(state: ClusterState) -> tuple[Ints, Ints]:
     return np.array(desired, dtype=np.int64), lacking
 
 
-def _flags(values: object) -> Bools:
+def _flags(values: object) -> Flags:
     return np.array(list(values), dtype=np.bool_)  # type: ignore[call-overload]

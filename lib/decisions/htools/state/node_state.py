@@ -11,20 +11,17 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
-from ganeti.decisions.htools.model.cluster import Cluster, Instance
+from ganeti.decisions.htools.model.cluster import NONE, Cluster, Instance
 from ganeti.decisions.htools.state import amounts
 from ganeti.decisions.htools.state.aggregate import InstanceColumns, columns_of
-from ganeti.decisions.htools.state.columns import ROWS, NodeRows
+from ganeti.decisions.htools.state.amounts import ROWS, Flags, Floats, Ints, NodeRows
 
 _EXCLUSION: Final = "htools:iextags:"
 _LOCATION: Final = "htools:nlocation:"
 _DESIRED: Final = "htools:desiredlocation:"
 _MIGRATION: Final = "htools:migration:"
 _ALLOW: Final = "htools:allowmigration:"
-
-Floats = npt.NDArray[np.float64]
 
 
 class CapacityLimits(msgspec.Struct, frozen=True):
@@ -125,7 +122,7 @@ class ClusterState(NodeRows):
         self._node_locations(tuple(f"{word}:" for word in _cut(tags, _LOCATION)))
         self._node_migrations(tags)
 
-    def use_tags(self, counts: npt.NDArray[np.int64]) -> None:
+    def use_tags(self, counts: Ints) -> None:
         """Take [all or present, node, exclusion tag] as the counts of primaries."""
         self._tags_of = counts
         self.pri_tags, self.present_tags = counts
@@ -139,7 +136,7 @@ class ClusterState(NodeRows):
             frozenset(tag for tag in node.tags if prefixes and tag.startswith(prefixes))
             for node in nodes
         ]
-        self._lacking: dict[frozenset[str], npt.NDArray[np.int64]] = {}
+        self._lacking: dict[frozenset[str], Ints] = {}
         names = sorted(frozenset().union(*self.places))
         self._has_places = bool(names or self._desired)
         self.node_places = np.array(
@@ -160,7 +157,7 @@ class ClusterState(NodeRows):
             for node in self.cluster.nodes
         ]
         #: [from, to]: whether an instance may migrate; None if always.
-        self.may_migrate: npt.NDArray[np.bool_] | None = None
+        self.may_migrate: Flags | None = None
         if not any(sends):
             return
         allowed = [
@@ -380,14 +377,14 @@ class ClusterState(NodeRows):
             return frozenset()
         return frozenset(tag for tag in item.tags if tag.startswith(self._desired))
 
-    def lacking(self, wanted: frozenset[str]) -> npt.NDArray[np.int64]:
+    def lacking(self, wanted: frozenset[str]) -> Ints:
         """Return how many of some location tags each node lacks; do not modify it."""
         if wanted not in self._lacking:
             counts = [len(wanted - own_places) for own_places in self.places]
             self._lacking[wanted] = np.array(counts, np.int64)
         return self._lacking[wanted]
 
-    def wanted_places(self, item: Instance) -> npt.NDArray[np.int64]:
+    def wanted_places(self, item: Instance) -> Ints:
         """Return how many of an instance's desired location tags each node lacks."""
         return self.lacking(self.desired_tags(item))
 
@@ -405,11 +402,11 @@ class ClusterState(NodeRows):
         return np.asarray(free - item.spindles)
 
     @property
-    def fails_n1(self) -> npt.NDArray[np.bool_]:
+    def fails_n1(self) -> Flags:
         """Flags of the nodes that lack the memory for failovers to them."""
         return self.unallocated <= self.r_mem
 
-    def failover_memory(self) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    def failover_memory(self) -> tuple[Floats, Flags]:
         """Return [primary, secondary] -> memory of failovers, and whether any exist."""
         memory = np.zeros((self.size, self.size))
         exists = np.zeros((self.size, self.size), bool)
@@ -461,3 +458,25 @@ def _floats(values: Any) -> Floats:
         bad = out[~np.isfinite(out)].tolist()
         raise ValueError(f"node numbers: wanted finite numbers, found {bad}")
     return out
+
+
+def of_group(
+    now: ClusterState, group: int, new_instances: Sequence[Instance]
+) -> tuple[ClusterState, Sequence[int]]:
+    """Return one group's part of a state, and the positions of its nodes.
+
+    Args:
+        now: the state; instances placed since its cluster was loaded are included.
+        group: position.
+        new_instances: instances that may be added.
+    """
+    cluster = now.cluster
+    members = cluster.members(group)
+    positions = {node: at for at, node in enumerate(members)}
+    state = ClusterState(cluster.only_group(group), new_instances=new_instances)
+    for index in range(len(cluster.instances), len(now.instances)):
+        if now.pri[index] in positions:
+            secondary = positions.get(now.sec[index], NONE)
+            new = state.new(now.instances[index])
+            state.place(new, positions[now.pri[index]], secondary)
+    return state, members

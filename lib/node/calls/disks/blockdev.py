@@ -1,4 +1,4 @@
-"""Procedures for disks: ``blockdev_*`` and ``bdev_sizes``.
+"""Procedures for disks and their mirrors: ``blockdev_*``, ``bdev_sizes``, ``drbd_*``.
 
 The procedures convert arguments, look up the driver and convert its result; the disk
 types are implemented in `ganeti.node.storage`.
@@ -14,7 +14,7 @@ from ganeti.base import errors
 from ganeti.base.constants import disks as disk_constants
 from ganeti.model.objects.filled import DiskX, InstanceX
 from ganeti.node import storage
-from ganeti.node.calls.disks import disk_links
+from ganeti.node.calls import guest_files
 from ganeti.node.calls.registry import LocalNode, procedure
 from ganeti.node.storage import drbd_commands
 from ganeti.node.storage.base import MIB
@@ -52,7 +52,7 @@ def blockdev_remove(node: LocalNode, bdev: DiskX) -> None:
     device.remove()
     # The number of a mirror may be in use by another disk by now.
     if bdev.dev_type not in disk_constants.DTS_DRBD or not os.path.exists(path):
-        disk_links.remove_to(node.paths, path)
+        guest_files.remove_links_to(node.paths, path)
 
 
 @procedure("blockdev_assemble")
@@ -76,7 +76,7 @@ def blockdev_assemble(
     if is_mirror:
         device.open(exclusive=True)
     path, uri = device.path, device.uri(instance.hypervisor)
-    link = disk_links.make(node.paths, instance.name, idx, path)
+    link = guest_files.make_link(node.paths, instance.name, idx, path)
     return [path, link, uri]
 
 
@@ -98,7 +98,7 @@ def blockdev_open(
         device = _device(node, disk)
         device.open(exclusive=exclusive)
         if instance_name:
-            disk_links.make(node.paths, instance_name, index, device.path)
+            guest_files.make_link(node.paths, instance_name, index, device.path)
 
 
 @procedure("blockdev_close")
@@ -107,7 +107,7 @@ def blockdev_close(node: LocalNode, instance_name: str, disks: list[DiskX]) -> N
     for disk in disks:
         _device(node, disk).close()
     if instance_name:
-        disk_links.remove(node.paths, instance_name, len(disks))
+        guest_files.remove_links(node.paths, instance_name, len(disks))
 
 
 @procedure("blockdev_find")
@@ -255,3 +255,98 @@ def bdev_sizes(node: LocalNode, devices: list[str]) -> dict[str, int]:
         with contextlib.suppress(OSError), open(path, "rb") as src:
             sizes[path] = src.seek(0, os.SEEK_END) // MIB
     return sizes
+
+
+def _mirror(node: LocalNode, disk: DiskX) -> MirrorDisk:
+    """Return the driver of a mirrored disk.
+
+    Raises:
+        BlockDeviceError: disks of its type have no mirror.
+    """
+    device = storage.device(node.paths, disk, node.process)
+    if not isinstance(device, MirrorDisk):
+        raise errors.BlockDeviceError(
+            f"disk {disk.uuid}: type {disk.dev_type} has no mirror"
+        )
+    return device
+
+
+@procedure("drbd_helper")
+def drbd_helper(_node: LocalNode) -> str:
+    """Return the program that DRBD's kernel module calls."""
+    return drbd_commands.usermode_helper()
+
+
+@procedure("drbd_needs_activation")
+def drbd_needs_activation(node: LocalNode, disks: list[DiskX]) -> list[str]:
+    """Return the uuids of the disks that assembly would change."""
+    return [disk.uuid for disk in disks if _mirror(node, disk).needs_activation()]
+
+
+@procedure("drbd_attach_net")
+def drbd_attach_net(node: LocalNode, disks: list[DiskX], multimaster: bool) -> None:
+    """Connect disks, or change whether both nodes may be primary."""
+    for disk in disks:
+        _mirror(node, disk).connect(two_primaries=multimaster)
+
+
+@procedure("drbd_disconnect_net")
+def drbd_disconnect_net(node: LocalNode, disks: list[DiskX]) -> None:
+    """Stop the exchange of disks with their peers."""
+    for disk in disks:
+        _mirror(node, disk).disconnect()
+
+
+@procedure("drbd_wait_sync")
+def drbd_wait_sync(node: LocalNode, disks: list[DiskX]) -> list[Any]:
+    """Return whether all disks are connected and complete, and the lowest percent."""
+    is_done, lowest = True, 100.0
+    for disk in disks:
+        device = _mirror(node, disk)
+        mirror = device.drbd.mirror()
+        if mirror is None or mirror.is_standalone:
+            state = "is not active" if mirror is None else mirror.text()
+            raise device.error(f"cannot reach the other node ({state})")
+        if mirror.is_degraded:
+            is_done = False
+            lowest = min(lowest, mirror.sync_percent or 0.0)
+    return [is_done, lowest]
+
+
+@procedure("blockdev_pause_resume_sync")
+def blockdev_pause_resume_sync(
+    node: LocalNode, disks: list[DiskX], pause: bool
+) -> list[list[Any]]:
+    """Return ``[True, None]`` or ``[False, text]`` for each disk."""
+    done: list[list[Any]] = []
+    for disk in disks:
+        try:
+            _mirror(node, disk).change_sync(pause=pause)
+            done.append([True, None])
+        except errors.GenericError as err:
+            done.append([False, f"Can't change sync: {err}"])
+    return done
+
+
+@procedure("blockdev_addchildren")
+def blockdev_addchildren(node: LocalNode, bdev: DiskX, ndevs: list[DiskX]) -> None:
+    """Give a mirror without disk on this node its volumes; they hold no valid data."""
+    device = _mirror(node, bdev)
+    _check_parts(device, ndevs)
+    device.replace_parts()
+
+
+@procedure("blockdev_removechildren")
+def blockdev_removechildren(node: LocalNode, bdev: DiskX, ndevs: list[DiskX]) -> None:
+    """Take the volumes of a mirror away; the other node's data is used."""
+    device = _mirror(node, bdev)
+    _check_parts(device, ndevs)
+    device.detach()
+
+
+def _check_parts(device: MirrorDisk, parts: list[DiskX]) -> None:
+    own = [list(child.logical_id) for child in device.disk.children]
+    if [list(part.logical_id) for part in parts] != own:
+        raise device.error(
+            f"wanted its volumes {own}, found {[list(p.logical_id) for p in parts]}"
+        )

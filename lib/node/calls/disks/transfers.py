@@ -23,17 +23,17 @@ from typing import Any, Final, cast
 import msgspec
 
 from ganeti.base import errors
-from ganeti.base.constants import disks as disk_constants
-from ganeti.base.constants.protocols import export as export_constants
+from ganeti.base.constants import disks
+from ganeti.base.constants.protocols import export
 from ganeti.base.filesystem import files, pidfile
 from ganeti.base.pathutils import HOSTNAME_ENV, ROOTDIR_ENV
 from ganeti.base.process import SAFE_PATH
 from ganeti.model.objects.filled import DiskX, InstanceX
 from ganeti.node import storage
+from ganeti.node.calls import os_scripts
+from ganeti.node.calls.crypto import transfer_certificate
 from ganeti.node.calls.disks import exports
-from ganeti.node.calls.os import os_scripts
 from ganeti.node.calls.registry import LocalNode, procedure
-from ganeti.node.calls.trust.crypto import transfer_certificate
 from ganeti.node.storage.base import MIB
 from ganeti.node.storage.external import ExternalDisk
 
@@ -72,7 +72,7 @@ class TransferOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     key_name: str
     ca_pem: str
-    compress: str = export_constants.IEC_NONE
+    compress: str = export.IEC_NONE
     magic: str | None = None
     ipv6: bool = False
     connect_timeout: int = 60
@@ -105,8 +105,8 @@ def import_start(
 ) -> str:
     """Start listening for the content of a disk; return the transfer's name."""
     with contextlib.ExitStack() as stack:
-        end = _end(node, instance, export_constants.IEM_IMPORT, dest, stack)
-        return _start(node, export_constants.IEM_IMPORT, opts, component, end)
+        end = _end(node, instance, export.IEM_IMPORT, dest, stack)
+        return _start(node, export.IEM_IMPORT, opts, component, end)
 
 
 @procedure("export_start")
@@ -123,9 +123,9 @@ def export_start(
     _attach(node, source)
     where = ("--host", host, "--port", str(port))
     with contextlib.ExitStack() as stack:
-        end = _end(node, instance, export_constants.IEM_EXPORT, source, stack)
+        end = _end(node, instance, export.IEM_EXPORT, source, stack)
         end = dataclasses.replace(end, arguments=(*end.arguments, *where))
-        return _start(node, export_constants.IEM_EXPORT, opts, component, end)
+        return _start(node, export.IEM_EXPORT, opts, component, end)
 
 
 @procedure("impexp_status")
@@ -340,11 +340,11 @@ def _end(
         OpExecError: unknown kind of source or target, or wrong arguments for it.
     """
     kind, args = where
-    if kind == export_constants.IEIO_FILE and len(args) == 1:
+    if kind == export.IEIO_FILE and len(args) == 1:
         return _file_end(node, instance, mode, str(args[0]))
-    if kind == export_constants.IEIO_RAW_DISK and len(args) == 1:
+    if kind == export.IEIO_RAW_DISK and len(args) == 1:
         return _disk_end(node, mode, msgspec.convert(args[0], DiskX), stack)
-    if kind == export_constants.IEIO_SCRIPT and len(args) == 2:
+    if kind == export.IEIO_SCRIPT and len(args) == 2:
         disk = msgspec.convert(args[0], DiskX)
         return _script_end(node, instance, mode, (disk, int(args[1])), stack)
     raise errors.OpExecError(
@@ -356,7 +356,7 @@ def _end(
 def _attach(node: LocalNode, source: tuple[str, list[Any]]) -> None:
     """Attach a snapshot of external storage; its removal detaches it."""
     kind, args = source
-    if kind == export_constants.IEIO_FILE or not args:
+    if kind == export.IEIO_FILE or not args:
         return
     device = storage.device(node.paths, msgspec.convert(args[0], DiskX), node.process)
     if isinstance(device, ExternalDisk) and device.attachment() is None:
@@ -364,7 +364,7 @@ def _attach(node: LocalNode, source: tuple[str, list[Any]]) -> None:
 
 
 def _file_end(node: LocalNode, instance: InstanceX, mode: str, path: str) -> _End:
-    if mode == export_constants.IEM_IMPORT:
+    if mode == export.IEM_IMPORT:
         return _End((f"--file={exports.new_dump(node, instance.name, path)}",))
     local = exports.dump_file(node, path)
     size_mib = -(-os.stat(local).st_size // MIB)
@@ -377,9 +377,9 @@ def _disk_end(
     device = storage.device(node.paths, disk, node.process)
     size_mib = -(-device.size_bytes() // MIB)
     expected = f"--expected-size={size_mib}"
-    if mode == export_constants.IEM_IMPORT:
+    if mode == export.IEM_IMPORT:
         expected = f"--expected-size={disk.size or size_mib}"
-    if disk.dev_type not in disk_constants.DTS_FILEBASED:
+    if disk.dev_type not in disks.DTS_FILEBASED:
         return _End((f"--file={device.path}", expected))
     fd = stack.enter_context(device.opened(os.O_RDWR))
     return _End((f"--file=/proc/self/fd/{fd}", expected), fds=(fd,))
@@ -398,7 +398,7 @@ def _script_end(
     # inherit them.
     for name, fd in command.fds.items():
         text = f"export {name}=/proc/$PPID/fd/{fd}; {text}"
-    option = "--cmd-suffix" if mode == export_constants.IEM_IMPORT else "--cmd-prefix"
+    option = "--cmd-suffix" if mode == export.IEM_IMPORT else "--cmd-prefix"
     # Parameters of the OS may be secret: they are passed in the environment only.
     arguments = (f"{option}={text}", f"--expected-size={disk[0].size}")
     return _End(arguments, command.env, tuple(command.fds.values()))

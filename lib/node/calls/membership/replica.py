@@ -4,7 +4,7 @@ from typing import Any
 
 from ganeti.base import errors, memory
 from ganeti.decisions.quorum import Term, term_of
-from ganeti.node.calls.membership.master import is_master_running
+from ganeti.node.calls.membership.roles import is_master_running
 from ganeti.node.calls.registry import LocalNode, procedure
 from ganeti.store import choice
 

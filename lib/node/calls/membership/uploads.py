@@ -14,12 +14,90 @@ from typing import Any, Final
 
 from ganeti.base import daemon_users, errors
 from ganeti.base.constants import misc
-from ganeti.base.filesystem import files, hosts_file, shared_files
-from ganeti.base.net import netutils
-from ganeti.node.calls.guests import leftovers
+from ganeti.base.filesystem import files, shared_files
+from ganeti.base.net import ip, netutils
+from ganeti.node.calls import guest_files
 from ganeti.node.calls.registry import LocalNode, procedure
 from ganeti.protocols import ssconf
 from ganeti.protocols.rpc import wire
+
+_ETC_HOSTS_ADD: Final = "add"
+_ETC_HOSTS_REMOVE: Final = "remove"
+
+# Changes of the lines of ``/etc/hosts``.
+#
+# Lines that Ganeti adds end with a comment. All other lines are the administrator's:
+# they stay, except that a host loses its name in a line with another address of the
+# same family, because a resolver takes the first line with a name.
+
+#: Comment at the end of lines that Ganeti added.
+MARK: Final = "# added by Ganeti"
+
+
+def with_host(lines: list[str], name: str, address: str) -> list[str]:
+    """Return the lines with a host that has this address.
+
+    Args:
+        lines: of a hosts file, without newlines.
+        name: full name of the host.
+        address: IPv4 or IPv6 address.
+    """
+    kept: list[str] = []
+    for line in lines:
+        kept += _without_name(line, name) if _differs(line, address) else [line]
+    wanted = ip.parse(address)
+    if not any(_address(line) == wanted and name in _words(line) for line in kept):
+        kept.append(f"{address}\t{name} {_short(name)} {MARK}")
+    return kept
+
+
+def without_host(lines: list[str], name: str) -> list[str]:
+    """Return the lines without a host in those that `with_host` added."""
+    kept: list[str] = []
+    for line in lines:
+        kept += _without_name(line, name) if line.rstrip().endswith(MARK) else [line]
+    return kept
+
+
+def _words(line: str) -> list[str]:
+    """Return address and names of a line, nothing for a comment."""
+    return line.partition("#")[0].split()
+
+
+def _address(
+    line: str,
+) -> ip.Address | None:
+    words = _words(line)
+    try:
+        return ip.parse(words[0]) if words else None
+    except ValueError:
+        return None
+
+
+def _differs(line: str, address: str) -> bool:
+    """Return whether a line has another address of the same family."""
+    listed, wanted = _address(line), ip.parse(address)
+    if listed is None or listed.version != wanted.version:
+        return False
+    return listed != wanted
+
+
+def _without_name(line: str, name: str) -> list[str]:
+    """Return the line without a host, nothing if it has no other names."""
+    address, *names = _words(line) or [""]
+    if name not in names:
+        return [line]
+    left = [word for word in names if word not in (name, _short(name))]
+    if not left:
+        return []
+    _text, hash_sign, comment = line.partition("#")
+    tail = f" {hash_sign}{comment}" if hash_sign else ""
+    return [f"{address}\t{' '.join(left)}{tail}"]
+
+
+def _short(name: str) -> str:
+    return name.partition(".")[0]
+
 
 #: Files of the state directory that may be uploaded.
 _DATA_FILES: Final = (
@@ -37,6 +115,8 @@ _CONF_FILES: Final = (
     shared_files.NAME,
 )
 _HOSTS_MODE: Final = 0o644
+#: Bytes of the hosts file that are no UTF-8, as in comments, are written as they were.
+_ANY_BYTES: Final = "surrogateescape"
 
 
 def allowed_files(node: LocalNode) -> frozenset[str]:
@@ -120,10 +200,10 @@ def _owner(user: str, group: str) -> tuple[int, int]:
 @procedure("write_ssconf_files")
 def write_ssconf_files(node: LocalNode, values: dict[str, str]) -> None:
     """Replace ssconf files; remove what instances left that are not listed any more."""
-    before = leftovers.listed(node) if "instance_list" in values else None
+    before = guest_files.listed(node) if "instance_list" in values else None
     ssconf.write(node.paths, values)
-    if before and (removed := before.difference(leftovers.listed(node) or before)):
-        leftovers.sweep(node, removed)
+    if before and (removed := before.difference(guest_files.listed(node) or before)):
+        guest_files.sweep(node, removed)
 
 
 @procedure("etc_hosts_modify")
@@ -137,18 +217,18 @@ def etc_hosts_modify(node: LocalNode, mode: str, name: str, ip: str | None) -> b
         GenericError: unknown mode, or the wrong arguments for it.
     """
     path = node.paths.at(netutils.HOSTS_FILE)
-    if mode == misc.ETC_HOSTS_ADD:
+    if mode == _ETC_HOSTS_ADD:
         if not ip or not netutils.is_address(ip):
             raise errors.GenericError(
                 f"hosts entry {name}: {ip!r} is not an IP address"
             )
-        _rewrite_hosts(path, lambda lines: hosts_file.with_host(lines, name, ip))
-    elif mode == misc.ETC_HOSTS_REMOVE:
+        _rewrite_hosts(path, lambda lines: with_host(lines, name, ip))
+    elif mode == _ETC_HOSTS_REMOVE:
         if ip:
             raise errors.GenericError(
                 f"hosts entry {name}: wanted no address with mode remove"
             )
-        _rewrite_hosts(path, lambda lines: hosts_file.without_host(lines, name))
+        _rewrite_hosts(path, lambda lines: without_host(lines, name))
     else:
         raise errors.GenericError(f"hosts file: unknown mode {mode!r}")
     return True
@@ -157,11 +237,12 @@ def etc_hosts_modify(node: LocalNode, mode: str, name: str, ip: str | None) -> b
 def _rewrite_hosts(path: str, change: Callable[[list[str]], list[str]]) -> None:
     """Replace the hosts file if its lines change."""
     try:
-        old = files.read_file(path).decode().splitlines()
+        old = files.read_file(path).decode(errors=_ANY_BYTES).splitlines()
         mode = os.stat(path).st_mode & 0o777
     except FileNotFoundError:
         old, mode = [], _HOSTS_MODE
         os.makedirs(os.path.dirname(path), exist_ok=True)
     new = change(old)
     if new != old:
-        files.write_file(path, "".join(f"{entry}\n" for entry in new), mode=mode)
+        text = "".join(f"{entry}\n" for entry in new)
+        files.write_file(path, text.encode(errors=_ANY_BYTES), mode=mode)

@@ -143,6 +143,8 @@ class Agent:
         left = end - time.monotonic()
         if left <= 0:
             raise self._failed("no answer in time")
+        # The rest of the whole limit: a guest that sends single bytes must not lengthen
+        # it.
         self._socket.settimeout(left)
 
     def _failed(self, text: str) -> errors.HypervisorError:
@@ -238,6 +240,7 @@ def thaw_abandoned(guest: Files, answer_s: float = ANSWER_S) -> bool:
     if not os.path.exists(path) or _holder(path) is not None:
         return False
     with Agent(guest.control("qga"), guest.name) as agent:
+        # Before the marker goes: without it nobody would try again.
         agent.execute("guest-fsfreeze-thaw", answer_s)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
@@ -247,4 +250,5 @@ def thaw_abandoned(guest: Files, answer_s: float = ANSWER_S) -> bool:
 def _holder(path: str) -> int | None:
     """Return the process that keeps a guest frozen, None if there is none."""
     pid = pidfile.pid_in(path)
+    # The number may be that of another process by now.
     return pid if pid and path in files.command_line(pid) else None

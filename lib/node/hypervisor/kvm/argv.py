@@ -15,8 +15,14 @@ from typing import Any, Final
 from ganeti.base import errors
 from ganeti.base.constants.parameters import cloud_init
 from ganeti.model.objects.filled import InstanceX
-from ganeti.node.hypervisor.kvm.devices import disks_and_nics as devices
-from ganeti.node.hypervisor.kvm.devices import display, firmware, options, shares, tpm
+from ganeti.node.hypervisor.kvm.devices import (
+    disks_and_nics,
+    display,
+    firmware,
+    options,
+    shares,
+    tpm,
+)
 from ganeti.node.hypervisor.kvm.files import Files
 from ganeti.node.hypervisor.kvm.runtime import Runtime
 
@@ -61,7 +67,7 @@ class EmulatorFacts:
 
     def is_q35(self, hvp: Mapping[str, Any]) -> bool:
         """Return whether a guest with these parameters has the machine type q35."""
-        return devices.is_q35(hvp.get("machine_version") or self.machine)
+        return disks_and_nics.is_q35(hvp.get("machine_version") or self.machine)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +109,7 @@ def build(instance: InstanceX, files: Files, emulator: EmulatorFacts) -> list[st
         ["-name", instance.name],
         _machine_size(instance),
         ["-pidfile", files.pid],
-        devices.q35_bridge() if emulator.is_q35(hvp) else [],
+        disks_and_nics.q35_bridge() if emulator.is_q35(hvp) else [],
         _io_threads(hvp),
         _scsi_controller(instance),
         ["-device", "virtio-balloon,id=balloon"],
@@ -127,8 +133,10 @@ def build(instance: InstanceX, files: Files, emulator: EmulatorFacts) -> list[st
         if hvp.get("cpu_type")
         else [],
         _guest_agent(hvp, files),
+        _rng(hvp),
         _seed(instance, files),
         ["-uuid", instance.uuid],
+        # A socket serves one client at a time: looks at the state use the second one.
         ["-qmp", _socket(files, "qmp"), "-qmp", _socket(files, "kvmd")],
         _extra(hvp),
     )
@@ -153,17 +161,17 @@ def _scsi_controller(instance: InstanceX) -> list[str]:
     kinds = [hvp.get("disk_type") or "paravirtual"]
     if hvp.get("cdrom_image_path") or hvp.get("cdrom2_image_path"):
         kinds.append(_cdrom_type(hvp))
-    if not devices.needs_scsi(kinds):
+    if not disks_and_nics.needs_scsi(kinds):
         return []
-    threads = devices.io_threads(hvp)
-    has_thread = threads and devices.needs_scsi(kinds[:1])
+    threads = disks_and_nics.io_threads(hvp)
+    has_thread = threads and disks_and_nics.needs_scsi(kinds[:1])
     thread = threads[0] if has_thread else None
     controller = hvp["scsi_controller_type"]
     return ["-device", options.join(controller, id="scsi", iothread=thread)]
 
 
 def _io_threads(hvp: Mapping[str, Any]) -> list[str]:
-    names = devices.io_threads(hvp)
+    names = disks_and_nics.io_threads(hvp)
     return [
         word
         for name in names
@@ -208,7 +216,7 @@ def _media(hvp: Mapping[str, Any], *, q35: bool) -> list[str]:
     boot = hvp.get("boot_order") == "cdrom" and not hvp.get("kernel_path")
     for number, key in enumerate(("cdrom_image_path", "cdrom2_image_path")):
         if path := hvp.get(key):
-            place = devices.cdrom_ide(number, q35=q35)
+            place = disks_and_nics.cdrom_ide(number, q35=q35)
             is_first = boot and number == 0
             args += _cdrom(number, path, _cdrom_type(hvp), place, boot=is_first)
     return args
@@ -222,11 +230,11 @@ def _cdrom(
         if_="none", id=name, media="cdrom", format="raw", readonly="on", file=path
     )
     boots = {"bootindex": 1} if boot else {}
-    if devices.needs_scsi([kind]):
-        target = devices.CDROM_SCSI_IDS[number]
+    if disks_and_nics.needs_scsi([kind]):
+        target = disks_and_nics.CDROM_SCSI_IDS[number]
         device: dict[str, Any] = {
             "driver": "scsi-cd",
-            "bus": devices.SCSI_BUS,
+            "bus": disks_and_nics.SCSI_BUS,
             "scsi-id": target,
         }
     elif kind == "paravirtual":
@@ -317,13 +325,21 @@ def _guest_agent(hvp: Mapping[str, Any], files: Files) -> list[str]:
     ]
 
 
+def _rng(hvp: Mapping[str, Any]) -> list[str]:
+    if not hvp.get("virtio_rng"):
+        return []
+    # /dev/random blocks on older kernels, and with it the guest's requests.
+    source = options.join("rng-random", id="rng0", filename="/dev/urandom")
+    return ["-object", source, "-device", "virtio-rng-pci,rng=rng0"]
+
+
 def _seed(instance: InstanceX, files: Files) -> list[str]:
     if not instance.cloud_init:
         return []
     drive = options.join(
         if_="none", id=SEED, format="raw", readonly="on", file=files.seed
     )
-    (place,) = devices.seed_places(has_seed=True)
+    (place,) = disks_and_nics.seed_places(has_seed=True)
     return ["-drive", drive, "-device", f"{_SEED_DEVICE},{options.join(**place)}"]
 
 
@@ -337,7 +353,9 @@ def _extra(hvp: Mapping[str, Any]) -> list[str]:
 def has_q35(arguments: Sequence[str]) -> bool:
     """Return whether a guest with these arguments has the machine type q35."""
     pairs = itertools.pairwise(arguments)
-    return any(word == "-machine" and devices.is_q35(value) for word, value in pairs)
+    return any(
+        word == "-machine" and disks_and_nics.is_q35(value) for word, value in pairs
+    )
 
 
 def has_seed(arguments: Sequence[str]) -> bool:
@@ -379,6 +397,7 @@ def complete(runtime: Runtime, extras: Extras) -> list[str]:
     """Return the complete command of one start."""
     argv = [*runtime.argv, "-accel", extras.accel]
     if extras.sandbox:
+        # The filter ends an emulator that forks.
         argv = [arg for arg in argv if arg != _DAEMONIZE]
         argv += [_SANDBOX, extras.sandbox]
     if extras.user:
@@ -388,9 +407,13 @@ def complete(runtime: Runtime, extras: Extras) -> list[str]:
     for args in extras.nics:
         argv += args
     if not extras.nics:
+        # Without an option about networks, QEMU gives a guest with default devices a
+        # NIC.
         argv += ["-net", "none"]
     argv += tpm.arguments(extras.tpm_fd)
     argv += shares.arguments(extras.share_ends)
+    # It begins stopped: passwords and processors are set first, and a guest that
+    # arrives waits for the master.
     argv.append("-S")
     if extras.incoming:
         argv += ["-incoming", extras.incoming]
@@ -405,11 +428,12 @@ def _disks(runtime: Runtime, extras: Extras) -> list[str]:
         inside = path
         if path in extras.disk_fds:
             number = index + 1
-            name = devices.device_id("disk", disk.uuid)
+            name = disks_and_nics.device_id("disk", disk.uuid)
             fd = extras.disk_fds[path]
+            # By this name the removal of the disk closes the file, see `hotplug`.
             args += ["-add-fd", options.join(set=number, fd=fd, opaque=name)]
             inside = f"/dev/fdset/{number}"
-        args += devices.disk_args(
+        args += disks_and_nics.disk_args(
             disk,
             inside,
             hvp,

@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ganeti.base import errors
-from ganeti.base.constants.parameters import hypervisors as hypervisor_constants
 from ganeti.base.text import hv_syntax
 from ganeti.node.hypervisor.base import NodeEffects
 from ganeti.node.hypervisor.kvm import emulator
-from ganeti.node.hypervisor.kvm.devices import disks_and_nics as devices
-from ganeti.node.hypervisor.kvm.devices import firmware, shares, tpm
+from ganeti.node.hypervisor.kvm.devices import disks_and_nics, firmware, shares, tpm
+
+_VALID_SERIAL_SPEEDS: Final = (
+    *(75, 110, 300, 600, 1200, 1800, 2400, 4800, 9600, 14400, 19200, 28800, 38400),
+    *(57600, 115200, 230400, 345600, 460800),
+)
 
 #: Parameters that name a file on the node.
 _FILES: Final = (
@@ -75,7 +78,7 @@ def check_combinations(hvp: Mapping[str, Any]) -> None:
         ),
         (
             hvp.get("serial_console")
-            and hvp.get("serial_speed") not in hypervisor_constants.VALID_SERIAL_SPEEDS,
+            and hvp.get("serial_speed") not in _VALID_SERIAL_SPEEDS,
             f"serial_speed {hvp.get('serial_speed')}: not a speed of a serial line",
         ),
         (
@@ -134,7 +137,7 @@ def _require(key: str, path: str, is_kind: Any, what: str) -> None:
 
 
 def _check_q35(hvp: Mapping[str, Any]) -> None:
-    if devices.is_q35(hvp.get("machine_version") or "") and hvp.get(
+    if disks_and_nics.is_q35(hvp.get("machine_version") or "") and hvp.get(
         "floppy_image_path"
     ):
         raise errors.HypervisorError(

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, TypedDict
 
 from ganeti.base import errors
 from ganeti.base.filesystem import files as file_utils
-from ganeti.base.net import netlink
+from ganeti.base.net import netutils
 from ganeti.model.objects.filled import DiskX, InstanceX, NicX
 from ganeti.node.hypervisor.base import (
     MIB,
@@ -25,20 +25,20 @@ from ganeti.node.hypervisor.base import (
     Hypervisor,
     InstanceInfo,
     MigrationStatus,
+    NodeEffects,
     linux_node_info,
 )
 from ganeti.node.hypervisor.kvm import (
     agent,
     argv,
     checks,
-    cleanup,
     emulator,
     files,
     launch,
     runtime,
 )
-from ganeti.node.hypervisor.kvm.devices import disks_and_nics as devices
 from ganeti.node.hypervisor.kvm.devices import (
+    disks_and_nics,
     display,
     firmware,
     helper_processes,
@@ -87,48 +87,16 @@ class KvmHypervisor(Hypervisor):
         guest = self._files(instance.name)
         if guest.alive_pid() is not None:
             raise errors.HypervisorError(f"instance {instance.name}: already running")
-        cleanup.remove(self._effects, guest)
+        launch.remove_remains(self._effects, guest)
         guest.make_directories()
-        plan = self._plan(instance, disks, guest)
+        plan = _plan(self._effects, instance, disks, guest)
+        # Before the start: the removal of the remains looks up the NICs there.
         runtime.save(guest, plan)
         try:
             launch.launch(self._effects, instance, plan, launch.Launch(paused=paused))
         except errors.GenericError:
-            cleanup.remove(self._effects, guest)
+            launch.remove_remains(self._effects, guest)
             raise
-
-    def _plan(
-        self, instance: InstanceX, disks: Sequence[AttachedDisk], guest: Files
-    ) -> runtime.Runtime:
-        hvp = instance.hvparams
-        checks.check_combinations(hvp)
-        machine = hvp.get("machine_version") or emulator.default_machine(
-            self._effects, hvp["kvm_path"]
-        )
-        emulator_facts = argv.EmulatorFacts(machine, _interface_addresses(hvp))
-        places = devices.DeviceSlots(
-            devices.seed_places(has_seed=bool(instance.cloud_init)),
-            int(hvp.get("kvm_pci_reservations") or 0),
-            q35=devices.is_q35(machine),
-        )
-        disk_type = hvp.get("disk_type") or "paravirtual"
-        nic_type = hvp.get("nic_type") or "paravirtual"
-        return runtime.Runtime(
-            argv=tuple(argv.build(instance, guest, emulator_facts)),
-            nics=tuple(
-                runtime.plugged_nic(nic, places.for_nic(nic, nic_type))
-                for nic in instance.nics
-            ),
-            hvparams=dict(hvp),
-            disks=tuple(
-                (
-                    runtime.plugged_disk(disk, places.for_disk(disk, disk_type)),
-                    path,
-                    uri,
-                )
-                for disk, path, uri in disks
-            ),
-        )
 
     def stop(
         self,
@@ -137,13 +105,10 @@ class KvmHypervisor(Hypervisor):
         hvparams: Mapping[str, Any],
         force: bool,
         retry: bool = False,
-        timeout_s: float | None = None,
     ) -> None:
         """Press the guest's power button, or end its emulator if ``force`` is set."""
-        del retry, timeout_s
-        guest = self._files(name)
-        if guest.alive_pid() is None:
-            raise errors.HypervisorError(f"instance {name}: not running")
+        del retry
+        guest = self._alive(name)
         if force or not hvparams.get("acpi", True):
             files.end_process(self._effects, guest)
             return
@@ -161,40 +126,20 @@ class KvmHypervisor(Hypervisor):
         guest = self._files(name)
         if departure.is_gone(guest, uuid):
             raise self._departed(name)
-        self._require_no_copy(name, self._arrival(guest))
+        self._require_no_copy(name, _arrival(guest))
 
     def require_own(self, name: str, uuid: str) -> None:
         """Refuse the emulator of an earlier instance of this name."""
-        pid = self._files(name).alive_pid()
-        actual = files.option_values(pid, "-uuid") if pid is not None else []
-        if uuid and actual and uuid not in actual:
-            raise errors.HypervisorError(
-                f"instance {name}: wanted no guest of another instance, found one with"
-                f" the uuid {actual[0]} in process {pid} on this node; if nobody needs"
-                f" it, end it with gnt-instance shutdown {name}, then start this one"
-            )
-
-    def _arrival(self, guest: Files) -> Arrival | None:
-        """Return the state of a guest that waits for the word of its source."""
-        if not os.path.exists(guest.arrival_marker) or guest.alive_pid() is None:
-            return None
-        try:
-            with Qmp(guest.control("qmp"), guest.name) as qmp:
-                return arriving.arrival(guest, run_state(qmp))
-        except errors.HypervisorError:
-            return None
+        _require_own(self._files(name), uuid)
 
     def cleanup(self, name: str) -> None:
         """Remove the remains of a guest that does not run any more."""
         guest = self._files(name)
-        is_alive = guest.alive_pid() is not None
-        if is_alive and self._arrival(guest) is None:
+        if guest.alive_pid() is not None and _arrival(guest) is None:
             raise errors.HypervisorError(
                 f"instance {name}: cannot clean up, the instance is running"
             )
-        if is_alive:
-            files.end_process(self._effects, guest)
-        cleanup.remove(self._effects, guest)
+        launch.drop(self._effects, guest)
 
     def set_disk_paths(
         self, instance: InstanceX, disks: Sequence[AttachedDisk]
@@ -203,90 +148,51 @@ class KvmHypervisor(Hypervisor):
 
         A disk that is not the instance's any more is left out.
         """
-        guest = self._alive(instance.name)
-        known = {item.disk.uuid: item for item in disks}
-        with hotplug.turn(guest):
-            plan = runtime.load(guest)
-            rows = tuple(
-                (disk, known[disk.uuid].path, known[disk.uuid].uri)
-                for disk, _path, _uri in plan.disks
-                if disk.uuid in known
-            )
-            runtime.save(guest, plan.replace(disks=rows))
+        hotplug.set_disk_paths(self._alive(instance.name), disks)
 
     def reboot(self, instance: InstanceX) -> None:
         """Start the guest again with the parameters of its last start."""
         guest = self._alive(instance.name)
         plan = runtime.load(guest)
-        files.end_process(self._effects, guest)
-        cleanup.remove(self._effects, guest)
+        launch.drop(self._effects, guest)
         guest.make_directories()
+        # `drop` has removed it.
         runtime.save(guest, plan)
         launch.launch(self._effects, instance, plan, launch.Launch())
 
     # Query
-    def list_names(self, hvparams: Mapping[str, Any] | None = None) -> list[str]:
+    def list_names(self) -> list[str]:
         """Return guests that run or have shut themselves down, sorted."""
-        del hvparams
-        names = []
-        for name in files.known_names(self._effects.paths):
-            guest = self._files(name)
-            if guest.alive_pid() is not None or os.path.exists(guest.shutdown_marker):
-                names.append(name)
-        return names
+        guests = map(self._files, files.known_names(self._effects.paths))
+        return [
+            guest.name
+            for guest in guests
+            # One that its user has shut down is among them, or it would be started
+            # again.
+            if guest.alive_pid() is not None or os.path.exists(guest.shutdown_marker)
+        ]
 
-    def info(
-        self, name: str, hvparams: Mapping[str, Any] | None = None
-    ) -> InstanceInfo | None:
+    def info(self, name: str) -> InstanceInfo | None:
         """Return one guest, None if it is not on this node."""
-        del hvparams
         guest = self._files(name)
         pid = guest.alive_pid()
         if pid is None:
             if os.path.exists(guest.shutdown_marker):
                 return InstanceInfo(name, "-1", 0, 0, GuestState.SHUTDOWN, 0.0)
             return None
-        with contextlib.suppress(errors.HypervisorError):
-            agent.thaw_abandoned(guest)
-        memory, vcpus = _configured_size(files.command_line(pid))
-        state, stuck_s = GuestState.RUNNING, 0.0
-        with (
-            contextlib.suppress(errors.HypervisorError),
-            Qmp(guest.control("kvmd"), name) as qmp,
-        ):
-            word = run_state(qmp)
-            with contextlib.suppress(errors.HypervisorError):
-                word = sending.end_cut(guest, qmp, word)
-            arrival = arriving.arrival(guest, word)
-            if word == "shutdown":
-                self._note_user_shutdown(guest, qmp, pid)
-                return InstanceInfo(name, "-1", 0, 0, GuestState.SHUTDOWN, 0.0)
-            if arrival is not None:
-                # One that waits for the word of its source does not run.
-                state = GuestState.SHUTDOWN
-            memory = checked(qmp, "query-balloon", _Balloon)["actual"] // MIB
-            stuck_s = progress.stuck_s(self._effects, guest, pid, qmp)
-        used = files.cpu_time_s(pid)
-        return InstanceInfo(name, str(pid), memory, vcpus, state, used, stuck_s)
+        return _running_info(self._effects, guest, pid)
 
-    def all_infos(
-        self, hvparams: Mapping[str, Any] | None = None
-    ) -> list[InstanceInfo]:
+    def all_infos(self) -> list[InstanceInfo]:
         """Return all guests on this node, in the order of their names.
 
         One that waits for the word of its source is not among them, as it counts there.
         """
         return [
             info
-            for info in super().all_infos(hvparams)
+            for info in super().all_infos()
             if info.state is GuestState.RUNNING
             or not os.path.exists(self._files(info.name).arrival_marker)
         ]
-
-    def _note_user_shutdown(self, guest: Files, qmp: Qmp, pid: int) -> None:
-        with open(guest.shutdown_marker, "w", encoding="ascii"):
-            qmp.execute("quit")
-        files.wait_gone(self._effects, pid, _QUIT_WAIT_S)
 
     def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return memory and processors; guests' memory does not count as the node's."""
@@ -296,23 +202,13 @@ class KvmHypervisor(Hypervisor):
         info["memory_dom0"] = max(0, info["memory_dom0"] - guests)
         binary = (hvparams or {}).get("kvm_path")
         if binary:
-            # Without an emulator there is no version, and not the one of the kernel.
-            info["hv_version"] = None
-            with contextlib.suppress(errors.HypervisorError):
-                numbers = emulator.version(self._effects, binary)
-                info["hv_version"] = list(numbers)
+            info["hv_version"] = _emulator_version(self._effects, binary)
         return info
 
     def verify(self, hvparams: Mapping[str, Any] | None = None) -> str | None:
         """Return the reason why guests cannot run on this node, or None."""
         binary = (hvparams or {}).get("kvm_path") or "/usr/bin/kvm"
-        if not os.access(binary, os.X_OK):
-            return f"emulator {binary}: not found or not executable"
-        try:
-            emulator.version(self._effects, binary)
-        except errors.HypervisorError as err:
-            return str(err)
-        return None
+        return emulator.problem(self._effects, binary)
 
     def validate(self, hvparams: Mapping[str, Any]) -> None:
         """Check parameters against this node."""
@@ -335,21 +231,7 @@ class KvmHypervisor(Hypervisor):
             HypervisorError: the new size is smaller: the emulator would cut off the
                 end of the disk.
         """
-        guest = self._alive(instance.name)
-        name = devices.device_id("disk", disk.uuid)
-        with Qmp(guest.control("qmp"), instance.name) as qmp:
-            rows = qmp.execute("query-named-block-nodes", {"flat": True})
-            sizes = [
-                row["image"]["virtual-size"]
-                for row in rows
-                if row.get("node-name") == name
-            ]
-            if any(size_bytes < size for size in sizes):
-                raise errors.HypervisorError(
-                    f"instance {instance.name}: disk {disk.uuid} has {sizes[0]} bytes;"
-                    f" a size of {size_bytes} bytes would cut off its end"
-                )
-            qmp.execute("block_resize", {"node-name": name, "size": size_bytes})
+        hotplug.resize_disk(self._alive(instance.name), disk, size_bytes)
 
     def hotplug_check(self, instance: InstanceX) -> None:
         """Refuse unless the guest runs and all its devices have recorded addresses."""
@@ -360,22 +242,16 @@ class KvmHypervisor(Hypervisor):
     ) -> None:
         """Add a device to a running guest."""
         guest = self._alive(instance.name)
-        with hotplug.turn(guest):
-            hotplug.check(guest)
+        with hotplug.change_of(guest):
             if isinstance(device, DiskX):
-                path, uri = (*extra, None)[:2]
-                if uri and uri.startswith("/"):
-                    # Masters of earlier releases put the device before the link.
-                    path, uri = uri, None
-                hotplug.add_disk(self._effects, guest, AttachedDisk(device, path, uri))
+                hotplug.add_disk(self._effects, guest, _attached(device, extra))
             else:
                 hotplug.add_nic(self._effects, guest, instance, device, seq)
 
     def hot_remove(self, instance: InstanceX, device: DiskX | NicX) -> None:
         """Remove a device from a running guest."""
         guest = self._alive(instance.name)
-        with hotplug.turn(guest):
-            hotplug.check(guest)
+        with hotplug.change_of(guest):
             if isinstance(device, DiskX):
                 hotplug.remove_disk(guest, device)
             else:
@@ -384,8 +260,7 @@ class KvmHypervisor(Hypervisor):
     def hot_modify(self, instance: InstanceX, device: NicX, seq: int) -> None:
         """Replace a NIC of a running guest."""
         guest = self._alive(instance.name)
-        with hotplug.turn(guest):
-            hotplug.check(guest)
+        with hotplug.change_of(guest):
             hotplug.modify_nic(self._effects, guest, instance, device, seq)
 
     def guest_addresses(self, name: str) -> list[tuple[str, str, list[str]]]:
@@ -402,20 +277,7 @@ class KvmHypervisor(Hypervisor):
         guest = self._files(name)
         if guest.alive_pid() is None:
             return []
-        # The start of the guest counts, not its present parameters.
-        hvp = runtime.load(guest).hvparams
-        wanted = {
-            "firmware": hvp.get("firmware") == firmware.UEFI and firmware.store(guest),
-            "tpm": hvp.get("tpm") and tpm.state(guest),
-        }
-        lost = [kind for kind, own in wanted.items() if own and own.read() is None]
-        if files.has_lost_control(guest):
-            lost.append("control")
-        needs = helper_processes.lost_of(guest)
-        if any(not each.directory for each in needs):
-            lost.append("tpm-process")
-        if any(each.directory for each in needs):
-            lost.append("shares")
+        lost = _lost_files(guest)
         is_observed = os.path.exists(guest.progress_note)
         if is_observed and (info := self.info(name)) and info.stuck_s:
             lost.append("stuck")
@@ -435,12 +297,7 @@ class KvmHypervisor(Hypervisor):
         """Refuse unless the guest runs here, and no earlier migration is unfinished."""
         super().migratable(instance)
         guest = self._alive(instance.name)
-        if directories := shares.wanted(runtime.load(guest).hvparams):
-            raise errors.HypervisorError(
-                f"instance {instance.name}: shares directories of its node"
-                f" ({', '.join(directories.values())}), so it cannot migrate; use"
-                " gnt-instance failover"
-            )
+        _require_unshared(guest)
         sending.check_idle(guest)
 
     def migration_info(self, instance: InstanceX) -> str:
@@ -463,53 +320,19 @@ class KvmHypervisor(Hypervisor):
             raise errors.HypervisorError(
                 f"instance {instance.name}: already running here"
             )
-        received = self._received(instance, info)
-        plan = self._plan_of(instance, received, disks, guest)
+        received = _received(self._effects, instance, info)
+        plan = _plan_of(instance, received, disks, guest)
         arriving.accept(
             *(self._effects, guest, instance, plan, target),
             is_paused=received.is_paused,
         )
 
-    def _received(self, record: InstanceX, info: str) -> layout.Layout:
-        """Return the layout of another node's guest."""
-        binary = record.hvparams["kvm_path"]
-        return layout.read(
-            record,
-            info,
-            machines=emulator.machines(self._effects, binary),
-            memory_mib=linux_node_info()["memory_total"],
-        )
-
-    @staticmethod
-    def _plan_of(
-        record: InstanceX,
-        received: layout.Layout,
-        disks: Sequence[AttachedDisk],
-        guest: Files,
-    ) -> runtime.Runtime:
-        """Return the start of a guest that has the devices of another node's guest."""
-        instance = received.instance(record)
-        hvp = received.hvparams
-        checks.check_combinations(hvp)
-        facts = argv.EmulatorFacts(
-            received.machine, _interface_addresses(hvp), received.has_defaults
-        )
-        return runtime.Runtime(
-            argv=tuple(argv.build(instance, guest, facts)),
-            nics=received.plugged_nics(record),
-            hvparams=dict(hvp),
-            disks=received.plugged_disks(disks),
-        )
-
-    def migrate(
-        self, instance: InstanceX, target: str, *, cluster_name: str, live: bool
-    ) -> None:
+    def migrate(self, instance: InstanceX, target: str, *, live: bool) -> None:
         """Start sending a guest in the background.
 
         One that an interrupted job has left frozen is thawed first: nobody would do so
         at the target.
         """
-        del cluster_name
         guest = self._alive(instance.name)
         agent.thaw(self._effects, guest)
         sending.begin(guest, instance.hvparams, target, live=live, uuid=instance.uuid)
@@ -521,11 +344,8 @@ class KvmHypervisor(Hypervisor):
             self._effects, guest, instance.hvparams, uuid=instance.uuid
         )
 
-    def finalize_source(
-        self, instance: InstanceX, *, success: bool, live: bool
-    ) -> None:
+    def finalize_source(self, instance: InstanceX, *, success: bool) -> None:
         """End the emulator that the guest has left, or continue the guest here."""
-        del live
         guest = self._files(instance.name)
         sending.finalize_source(
             self._effects, guest, success=success, uuid=instance.uuid
@@ -539,6 +359,178 @@ class KvmHypervisor(Hypervisor):
         arriving.finalize_destination(
             self._effects, guest, instance, info, success=success
         )
+
+
+def _plan(
+    effects: NodeEffects,
+    instance: InstanceX,
+    disks: Sequence[AttachedDisk],
+    guest: Files,
+) -> runtime.Runtime:
+    hvp = instance.hvparams
+    checks.check_combinations(hvp)
+    machine = hvp.get("machine_version") or emulator.default_machine(
+        effects, hvp["kvm_path"]
+    )
+    emulator_facts = argv.EmulatorFacts(machine, _interface_addresses(hvp))
+    places = disks_and_nics.DeviceSlots(
+        disks_and_nics.seed_places(has_seed=bool(instance.cloud_init)),
+        int(hvp.get("kvm_pci_reservations") or 0),
+        q35=disks_and_nics.is_q35(machine),
+    )
+    disk_type = hvp.get("disk_type") or "paravirtual"
+    nic_type = hvp.get("nic_type") or "paravirtual"
+    return runtime.Runtime(
+        argv=tuple(argv.build(instance, guest, emulator_facts)),
+        nics=tuple(
+            runtime.plugged_nic(nic, places.for_nic(nic, nic_type))
+            for nic in instance.nics
+        ),
+        hvparams=dict(hvp),
+        disks=tuple(
+            (
+                runtime.plugged_disk(disk, places.for_disk(disk, disk_type)),
+                path,
+                uri,
+            )
+            for disk, path, uri in disks
+        ),
+    )
+
+
+def _received(effects: NodeEffects, record: InstanceX, info: str) -> layout.Layout:
+    """Return the layout of another node's guest."""
+    binary = record.hvparams["kvm_path"]
+    return layout.read(
+        record,
+        info,
+        machines=emulator.machines(effects, binary),
+        memory_mib=linux_node_info()["memory_total"],
+    )
+
+
+def _plan_of(
+    record: InstanceX,
+    received: layout.Layout,
+    disks: Sequence[AttachedDisk],
+    guest: Files,
+) -> runtime.Runtime:
+    """Return the start of a guest that has the devices of another node's guest."""
+    instance = received.instance(record)
+    hvp = received.hvparams
+    checks.check_combinations(hvp)
+    facts = argv.EmulatorFacts(
+        received.machine, _interface_addresses(hvp), received.has_defaults
+    )
+    return runtime.Runtime(
+        argv=tuple(argv.build(instance, guest, facts)),
+        nics=received.plugged_nics(record),
+        hvparams=dict(hvp),
+        disks=received.plugged_disks(disks),
+    )
+
+
+def _arrival(guest: Files) -> Arrival | None:
+    """Return the state of a guest that waits for the word of its source."""
+    if not os.path.exists(guest.arrival_marker) or guest.alive_pid() is None:
+        return None
+    try:
+        with Qmp(guest.control("qmp"), guest.name) as qmp:
+            return arriving.arrival(guest, run_state(qmp))
+    except errors.HypervisorError:
+        return None
+
+
+def _note_user_shutdown(effects: NodeEffects, guest: Files, qmp: Qmp, pid: int) -> None:
+    # Before the end: without the marker, a guest without an emulator is one that has
+    # crashed.
+    with open(guest.shutdown_marker, "w", encoding="ascii"):
+        qmp.execute("quit")
+    files.wait_gone(effects, pid, _QUIT_WAIT_S)
+
+
+def _running_info(effects: NodeEffects, guest: Files, pid: int) -> InstanceInfo:
+    """Return a guest whose emulator runs."""
+    with contextlib.suppress(errors.HypervisorError):
+        # A holder that was killed has left the guest frozen, and nothing else would
+        # thaw it.
+        agent.thaw_abandoned(guest)
+    memory, vcpus = _configured_size(files.command_line(pid))
+    state, stuck_s = GuestState.RUNNING, 0.0
+    with (
+        contextlib.suppress(errors.HypervisorError),
+        Qmp(guest.control("kvmd"), guest.name) as qmp,
+    ):
+        word = run_state(qmp)
+        with contextlib.suppress(errors.HypervisorError):
+            word = sending.end_cut(guest, qmp, word)
+        arrival = arriving.arrival(guest, word)
+        if word == "shutdown":
+            _note_user_shutdown(effects, guest, qmp, pid)
+            return InstanceInfo(guest.name, "-1", 0, 0, GuestState.SHUTDOWN, 0.0)
+        if arrival is not None:
+            # One that waits for the word of its source does not run.
+            state = GuestState.SHUTDOWN
+        memory = checked(qmp, "query-balloon", _Balloon)["actual"] // MIB
+        stuck_s = progress.stuck_s(effects, guest, pid, qmp)
+    used = files.cpu_time_s(pid)
+    return InstanceInfo(guest.name, str(pid), memory, vcpus, state, used, stuck_s)
+
+
+def _lost_files(guest: Files) -> list[str]:
+    """Return which files and helper processes a running guest lacks."""
+    # The start of the guest counts, not its present parameters.
+    hvp = runtime.load(guest).hvparams
+    wanted = {
+        "firmware": hvp.get("firmware") == firmware.UEFI and firmware.store(guest),
+        "tpm": hvp.get("tpm") and tpm.state(guest),
+    }
+    lost = [kind for kind, own in wanted.items() if own and own.read() is None]
+    if files.has_lost_control(guest):
+        lost.append("control")
+    needs = helper_processes.lost_of(guest)
+    if any(not each.directory for each in needs):
+        lost.append("tpm-process")
+    if any(each.directory for each in needs):
+        lost.append("shares")
+    return lost
+
+
+def _attached(disk: DiskX, extra: Any) -> AttachedDisk:
+    path, uri = (*extra, None)[:2]
+    if uri and uri.startswith("/"):
+        # Masters of earlier releases put the device before the link.
+        path, uri = uri, None
+    return AttachedDisk(disk, path, uri)
+
+
+def _require_unshared(guest: Files) -> None:
+    """Refuse to move a guest that shares directories of its node."""
+    if directories := shares.wanted(runtime.load(guest).hvparams):
+        raise errors.HypervisorError(
+            f"instance {guest.name}: shares directories of its node"
+            f" ({', '.join(directories.values())}), so it cannot migrate; use"
+            " gnt-instance failover"
+        )
+
+
+def _require_own(guest: Files, uuid: str) -> None:
+    pid = guest.alive_pid()
+    actual = files.option_values(pid, "-uuid") if pid is not None else []
+    if uuid and actual and uuid not in actual:
+        raise errors.HypervisorError(
+            f"instance {guest.name}: wanted no guest of another instance, found one"
+            f" with the uuid {actual[0]} in process {pid} on this node; if nobody needs"
+            f" it, end it with gnt-instance shutdown {guest.name}, then start this one"
+        )
+
+
+def _emulator_version(effects: NodeEffects, binary: str) -> list[int] | None:
+    """Return the version, None without an emulator: that of the kernel is another."""
+    try:
+        return list(emulator.version(effects, binary))
+    except errors.HypervisorError:
+        return None
 
 
 def _configured_size(args: Sequence[str]) -> tuple[int, int]:
@@ -575,7 +567,7 @@ def _interface_addresses(hvp: Mapping[str, Any]) -> dict[str, str]:
         raise errors.HypervisorError(
             f"display: this node has no interface {name}"
         ) from err
-    with netlink.route() as ip:
+    with netutils.netlink_route() as ip:
         for family in families:
             for row in ip.get_addr(index=index, family=family):
                 return {name: str(row.get_attr("IFA_ADDRESS"))}

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ganeti.base import errors
-from ganeti.base.filesystem import files as file_utils
+from ganeti.base.filesystem import files
 from ganeti.model import serializer
 from ganeti.node.hypervisor.base import NodeEffects
 from ganeti.node.hypervisor.kvm.devices import options
@@ -53,6 +53,17 @@ def version(effects: NodeEffects, binary: str) -> tuple[int, ...]:
             f"{binary}: no version number in its output {text[:80]!r}"
         )
     return tuple(int(part) for part in match.groups() if part is not None)
+
+
+def problem(effects: NodeEffects, binary: str) -> str | None:
+    """Return the reason why the emulator cannot be run, or None."""
+    if not os.access(binary, os.X_OK):
+        return f"emulator {binary}: not found or not executable"
+    try:
+        version(effects, binary)
+    except errors.HypervisorError as err:
+        return str(err)
+    return None
 
 
 def default_machine(effects: NodeEffects, binary: str) -> str:
@@ -137,7 +148,7 @@ def has_sandbox(effects: NodeEffects, binary: str) -> bool:
 def _read_verdict(path: str) -> Mapping[str, Any]:
     """Return a result of an earlier probe, empty if there is none."""
     try:
-        known = serializer.load(file_utils.read_file(path, follow=False))
+        known = serializer.load(files.read_file(path, follow=False))
     except (OSError, errors.GenericError):
         return {}
     return known if isinstance(known, dict) else {}
@@ -145,7 +156,7 @@ def _read_verdict(path: str) -> Mapping[str, Any]:
 
 def _write_verdict(path: str, record: Mapping[str, Any]) -> None:
     os.makedirs(os.path.dirname(path), mode=0o750, exist_ok=True)
-    file_utils.write_file(path, serializer.dump(record), mode=0o644)
+    files.write_file(path, serializer.dump(record), mode=0o644)
 
 
 def acceleration(effects: NodeEffects, binary: str, flag: str) -> str:
@@ -178,12 +189,13 @@ def _kvm_works(effects: NodeEffects, binary: str) -> bool:
 
 def _boot_id() -> str:
     path = "/proc/sys/kernel/random/boot_id"
-    return file_utils.text_of(path, file_utils.MAX_PROC).strip()
+    return files.text_of(path, files.MAX_PROC).strip()
 
 
 def _is_faster(effects: NodeEffects, binary: str) -> bool:
     """Return whether an accelerated guest is as fast as an emulated one."""
     emulated_s = probe(effects, binary, "tcg", _PROBE_TIMEOUT_S)
+    # Without a time to compare with, any end of the other probe counts.
     if emulated_s is None:
         return probe(effects, binary, "kvm", _PROBE_TIMEOUT_S) is not None
     limit_s = max(_PROBE_MIN_S, _PROBE_FACTOR * emulated_s)

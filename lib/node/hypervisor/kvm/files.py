@@ -6,10 +6,12 @@ section 2.1. This module does not connect to guests.
 
 import contextlib
 import dataclasses
+import fcntl
 import glob
 import hashlib
 import os
 import signal
+from collections.abc import Iterator
 
 from ganeti.base import errors, pathutils
 from ganeti.base.filesystem import files as file_utils
@@ -23,6 +25,8 @@ _POLL_S = 0.05
 _SOCKET_PATH_MAX = 107
 #: Bytes of the name of a file, on all file systems of Linux.
 _FILE_NAME_MAX = 255
+#: Bytes of the log that an error shows.
+_LOG_END = 1000
 #: Hexadecimal digits of a digest that stands for a long name: 96 bits.
 _DIGEST = 24
 
@@ -161,6 +165,7 @@ class Files:
     def alive_pid(self) -> int | None:
         """Return the emulator's process id, None if it does not run."""
         pid = self.written_pid()
+        # After an end without a clean-up, the number may be that of another process.
         if pid is None or self.name not in guest_names(pid):
             return None
         return pid
@@ -185,6 +190,15 @@ def has_lost_control(guest: Files) -> bool:
         return False
     table = file_utils.text_of("/proc/net/unix", file_utils.MAX_PROC)
     return any(line.endswith(f" {path}") for line in table.splitlines())
+
+
+def log_end(guest: Files) -> str:
+    """Return the end of the emulator's log."""
+    try:
+        text = file_utils.read_end(guest.log, _LOG_END).decode(errors="replace").strip()
+    except OSError:
+        text = ""
+    return text or f"no message, nothing in {guest.log}"
 
 
 def command_line(pid: int) -> list[str]:
@@ -223,6 +237,29 @@ def _listed(directory: str) -> list[str]:
         return []
 
 
+@contextlib.contextmanager
+def turn(guest: Files, *, waits: bool = True) -> Iterator[None]:
+    """Let other changes of the guest wait until the end of the block.
+
+    Raises:
+        HypervisorError: the guest does not run; or another change is under way, which
+            is not waited for.
+    """
+    try:
+        fd = os.open(guest.pid, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise errors.HypervisorError(f"instance {guest.name}: not running") from None
+    try:
+        # The emulator's own lock of the file is of another kind.
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as err:
+            raise errors.HypervisorError(f"instance {guest.name}: is changed") from err
+        yield
+    finally:
+        os.close(fd)
+
+
 def cpu_time_s(pid: int) -> float:
     """Return the processor time that a process has used, in seconds."""
     try:
@@ -255,6 +292,7 @@ def end_process(effects: NodeEffects, files: Files) -> None:
         HypervisorError: the process still exists.
     """
     for number in (signal.SIGTERM, signal.SIGKILL):
+        # Looked up each time: SIGKILL must not reach another process with this number.
         pid = files.alive_pid()
         if pid is None:
             return

@@ -43,6 +43,14 @@ class QmpCommandError(errors.HypervisorError):
     """The emulator refused a command."""
 
 
+class QmpNotFoundError(QmpCommandError):
+    """The emulator does not have the device that a command names."""
+
+
+#: Class of an error in the protocol -> class here, if it has one of its own.
+_REFUSALS: Final = {"DeviceNotFound": QmpNotFoundError}
+
+
 class Qmp:
     """One session; a context manager.
 
@@ -140,7 +148,8 @@ class Qmp:
                 f" {limit:g} s"
             ) from None
         except ExecuteError as err:
-            raise QmpCommandError(f"instance {self._name}: {what}: {err}") from err
+            kind = _REFUSALS.get(err.error_class, QmpCommandError)
+            raise kind(f"instance {self._name}: {what}: {err}") from err
         except ExecInterruptedError as err:
             raise errors.HypervisorError(
                 f"instance {self._name}: {what}: the emulator closed the connection"
@@ -154,7 +163,8 @@ class Qmp:
         """Run a command and return its answer.
 
         Raises:
-            QmpCommandError: the emulator refused the command.
+            QmpCommandError: the emulator refused the command; `QmpNotFoundError` if it
+                has no such device.
             HypervisorError: no answer.
         """
         args = dict(arguments) if arguments is not None else None

@@ -2,16 +2,26 @@
 
 Stored as JSON ``[argv, [nic], hvparams, [[disk, link path, uri]]]``. Each start adds
 the arguments that ``argv`` lacks: NICs, disks, acceleration, user.
+
+Disks that are files are opened by this process, and the emulator gets descriptors:
+other nodes write to shared storage, and could put a link in the place of a file while
+an emulator is about to open it. The emulator's locks of images are of the kind that
+belongs to the open file, so they count for the descriptor, too.
 """
 
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 import msgspec
 
 from ganeti.base import errors
+from ganeti.base.constants import disks
 from ganeti.base.filesystem import files as file_utils
 from ganeti.base.pathutils import VIRTUAL_PREFIX
 from ganeti.model.objects.filled import DiskX, NicX
+from ganeti.node.hypervisor.base import NodeEffects
 from ganeti.node.hypervisor.kvm.files import Files
 
 HvInfo = dict[str, Any]
@@ -121,3 +131,43 @@ def export(files: Files, runtime: Runtime, state: str = "") -> str:
     text = msgspec.json.encode((*rows, state) if state else rows).decode()
     root = files.paths.root
     return text.replace(f"{root}/", f"{VIRTUAL_PREFIX}/") if root else text
+
+
+@contextlib.contextmanager
+def opened_disk(
+    effects: NodeEffects, guest: Files, disk: PluggedDisk, path: str
+) -> Iterator[int]:
+    """Hold a descriptor of a disk's content.
+
+    Raises:
+        HotplugError: it cannot be opened.
+    """
+    flags = os.O_RDONLY if disk.mode == "ro" else os.O_RDWR
+    try:
+        fd = effects.open_disk(disk, path, flags)
+    except (OSError, errors.GenericError) as err:
+        raise errors.HotplugError(
+            f"instance {guest.name}: disk {disk.uuid}: {path}:"
+            f" {getattr(err, 'strerror', None) or err}"
+        ) from err
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def opened_disks(
+    effects: NodeEffects, guest: Files, plan: Runtime
+) -> Iterator[Mapping[str, int]]:
+    """Hold a descriptor of each disk that is a file: path -> descriptor.
+
+    Raises:
+        HotplugError: one cannot be opened.
+    """
+    with contextlib.ExitStack() as stack:
+        yield {
+            path: stack.enter_context(opened_disk(effects, guest, disk, path))
+            for disk, path, uri in plan.disks
+            if disk.dev_type in disks.DTS_FILEBASED and not uri
+        }

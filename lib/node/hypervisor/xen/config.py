@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from ganeti.base import errors
-from ganeti.base.constants.parameters import hvparams as params_table
-from ganeti.base.constants.parameters import hypervisors
+from ganeti.base.constants.parameters import hvparams
 from ganeti.base.net import netutils
 from ganeti.base.text import hv_syntax
 from ganeti.model.objects.filled import InstanceX, NicX
@@ -97,15 +96,13 @@ def _value(name: str, key: str, value: Any) -> str:
 
 def _processors(instance: InstanceX) -> Iterator[tuple[str, Any]]:
     hvp, vcpus = instance.hvparams, int(instance.beparams["vcpus"])
-    mask = hvp.get("cpu_mask") or hypervisors.CPU_PINNING_ALL
+    mask = hvp.get("cpu_mask") or hvparams.CPU_PINNING_ALL
     try:
         parts = hv_syntax.masks(instance.hypervisor, mask, vcpus)
     except errors.ParseError as err:
         raise errors.HypervisorError(f"instance {instance.name}: {err}") from err
     masks = [
-        hypervisors.CPU_PINNING_ALL
-        if part is None
-        else hv_syntax.format_processors(part)
+        hvparams.CPU_PINNING_ALL if part is None else hv_syntax.format_processors(part)
         for part in parts
     ]
     yield "cpus", masks[0] if len(set(masks)) == 1 else masks
@@ -157,7 +154,7 @@ def _full(instance: InstanceX, password: str | None) -> Iterator[tuple[str, Any]
 
 def is_chosen_by_xl(parameter: str, value: Any) -> bool:
     """Return whether a path is the built-in one, in whose place xl has its own."""
-    row = params_table.HYPERVISOR[HVM].get(parameter)
+    row = hvparams.HYPERVISOR[HVM].get(parameter)
     return parameter in XL_CHOOSES and row is not None and value == row.default
 
 
@@ -172,8 +169,9 @@ def _vnc(instance: InstanceX, password: str | None) -> Iterator[tuple[str, Any]]
             " instance has none"
         )
     yield "vnclisten", str(bind)
+    # xl would take the first free display by default, see xl.cfg(5).
     yield "vncunused", 0
-    yield "vncdisplay", instance.network_port - hypervisors.VNC_BASE_PORT
+    yield "vncdisplay", instance.network_port - hvparams.VNC_BASE_PORT
     if password is not None:
         # The protocol of VNC uses no more of it.
         yield "vncpasswd", password[:_MOST_PASSWORD_CHARACTERS]

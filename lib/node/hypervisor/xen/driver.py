@@ -4,11 +4,16 @@ A guest is a domain of the name of its instance. Xen keeps what it runs with, so
 configuration file is needed only at its start.
 """
 
+import glob
+import os
+import re
+import shutil
+import stat
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from ganeti.base import errors
-from ganeti.base.filesystem import files
+from ganeti.base import errors, pathutils, process
+from ganeti.base.filesystem import files as file_utils
 from ganeti.model.objects.filled import DiskX, InstanceX
 from ganeti.node.hypervisor.base import (
     Arrival,
@@ -17,9 +22,129 @@ from ganeti.node.hypervisor.base import (
     Hypervisor,
     InstanceInfo,
     MigrationStatus,
+    NodeEffects,
 )
-from ganeti.node.hypervisor.xen import checks, config, listing, migration, nics, xl
+from ganeti.node.hypervisor.xen import config, files, migration, xl
 from ganeti.node.hypervisor.xen.files import DIRECTORY, Files
+
+# Checks of parameters and of the node, before guests start.
+
+_TYPE: Final = "/sys/hypervisor/type"
+#: Parameters that name a file of the node.
+_FILES: Final = (
+    "kernel_path",
+    "initrd_path",
+    "cdrom_image_path",
+    "device_model",
+    "vif_script",
+    "vnc_password_file",
+)
+_LOADER: Final = "bootloader_path"
+#: Settings of Xen's service that stops and starts guests with the machine, and its
+#: links where it is enabled. It restores what it has saved, also with RESTORE=false.
+_SERVICE: Final = "etc/default/xendomains"
+_SERVICE_LINKS: Final = (
+    "etc/rc[2-5].d/S[0-9][0-9]xendomains",
+    "etc/systemd/system/*.wants/xendomains.service",
+)
+_SAVE: Final = re.compile(r"^[ \t]*XENDOMAINS_SAVE=[\"']?([^\"'#\s]*)", re.MULTILINE)
+_LONGEST_SETTINGS: Final = 1 << 16
+
+
+def xen_problem(
+    effects: NodeEffects, hypervisor: str, kind_file: str = _TYPE, root: str = "/"
+) -> str | None:
+    """Return the reason why guests cannot run on this node, or None.
+
+    Raises:
+        HypervisorError: xl fails.
+    """
+    if shutil.which(xl.PROGRAM, path=process.SAFE_PATH) is None:
+        return "program xl of Xen is not installed (packages xen-utils, xen-hypervisor)"
+    kind = _content(kind_file)
+    if kind != "xen":
+        return (
+            "the kernel of this node does not run under Xen: choose the entry with Xen"
+            f" at its next start (wanted xen in {kind_file}, found"
+            f" {kind or 'no such file'})"
+        )
+    values = xl.info(xl.check(effects, "Xen", "info"))
+    xl.node_info(values, xl.domains(xl.check(effects, "Xen", "list")))
+    if hypervisor == config.HVM and (lack := full_virtualisation_problem(values)):
+        return lack
+    return _restoring_problem(root)
+
+
+def full_virtualisation_problem(values: Mapping[str, str]) -> str | None:
+    """Return the reason why guests of xen-hvm cannot run on this node, or None.
+
+    Args:
+        values: see `xl.info`.
+    """
+    capabilities = values.get("virt_caps", "")
+    if "hvm" in capabilities.split():
+        return None
+    return (
+        "Xen finds no hardware virtualisation, which xen-hvm needs: switch it on in"
+        " the firmware (wanted hvm among virt_caps of xl info, found"
+        f" {capabilities[:80]!r})"
+    )
+
+
+def _restoring_problem(root: str) -> str | None:
+    """Return the reason why guests could run here and on another node, or None."""
+    if not any(glob.glob(pattern, root_dir=root) for pattern in _SERVICE_LINKS):
+        return None
+    text = _content(os.path.join(root, _SERVICE), _LONGEST_SETTINGS)
+    *_others, directory = ["", *_SAVE.findall(text)]
+    if not directory:
+        return None
+    return (
+        "the service xendomains saves guests when this node shuts down, and restores"
+        " them at its next start, though they may run on another node by then: write"
+        f" XENDOMAINS_SAVE= into /{_SERVICE} (wanted no directory there, found"
+        f" {directory[:80]!r})"
+    )
+
+
+def _content(path: str, size: int = 80) -> str:
+    try:
+        return file_utils.text_of(path, size).strip()
+    except OSError:
+        return ""
+
+
+def check_files(hypervisor: str, hvp: Mapping[str, Any]) -> None:
+    """Refuse files that this node does not have.
+
+    Raises:
+        HypervisorError: names parameter and path.
+    """
+    wanted = list(_FILES)
+    if hypervisor != config.HVM and hvp.get("use_bootloader"):
+        # The loader finds kernel and initrd in the guest.
+        wanted = [key for key in wanted if key not in {"kernel_path", "initrd_path"}]
+        wanted.append(_LOADER)
+    if hypervisor == config.HVM:
+        wanted = [
+            key for key in wanted if not config.is_chosen_by_xl(key, hvp.get(key))
+        ]
+    if not hvp.get("vnc_bind_address"):
+        wanted.remove("vnc_password_file")
+    for key in wanted:
+        if (path := hvp.get(key)) and not _is_file(path):
+            raise errors.HypervisorError(
+                f"hypervisor {hypervisor}: parameter {key}: wanted a file on this node,"
+                f" found none at {path}"
+            )
+
+
+def _is_file(path: str) -> bool:
+    try:
+        return path.startswith("/") and stat.S_ISREG(os.stat(path).st_mode)
+    except OSError:
+        return False
+
 
 #: Network script of NICs without one of their own.
 VIF_SCRIPT: Final = "vif-ganeti"
@@ -30,19 +155,108 @@ _LONGEST_PASSWORD: Final = 4096
 _LARGEST_PASSWORDS: Final = 64 * 1024
 
 
+class _Domains:
+    """The domains of this node's guests, as xl reports and changes them."""
+
+    def __init__(self, effects: NodeEffects) -> None:
+        self._effects = effects
+
+    def files(self, name: str) -> Files:
+        return Files(self._effects.paths, name)
+
+    def all(self) -> list[xl.Domain]:
+        return xl.domains(xl.check(self._effects, "Xen", "list"))
+
+    def find(self, name: str) -> xl.Domain | None:
+        xl.domain(name)
+        rows = xl.guests(self.all())
+        return next((row for row in rows if row.name == name), None)
+
+    def required(self, name: str) -> xl.Domain:
+        """Return the domain of a guest; raise HypervisorError if it does not run."""
+        row = self.find(name)
+        if row is None:
+            raise errors.HypervisorError(f"instance {name}: not running")
+        return row
+
+    def arrival(self, row: xl.Domain) -> Arrival | None:
+        """Return the state of a guest that waits for the word of its source."""
+        return migration.arrival(self.files(row.name)) if row.is_paused else None
+
+    def has_left(self, name: str) -> bool:
+        guest = self.files(name)
+        return migration.has_result(guest) and (
+            migration.status(guest).status == "completed"
+        )
+
+    def info(self, row: xl.Domain) -> InstanceInfo:
+        """Return a guest; one that waits for the word of its source does not run."""
+        if self.arrival(row) is not None:
+            return row.info._replace(state=GuestState.SHUTDOWN)
+        return row.info
+
+    def keep(self, name: str) -> xl.Domain | None:
+        """End a migration of a guest that waits on this node; it stays, if it is here.
+
+        A migration that goes on would let the guest go on at the target. Its copy there
+        is older from now on, so this node does not give it up any more.
+        """
+        guest = self.files(name)
+        # The program decides alone, so it ends before the domain is looked at.
+        migration.stop(self._effects, guest)
+        row = self.find(name)
+        if row is not None:
+            migration.forget(guest)
+        return row
+
+    def require_here(self, name: str) -> None:
+        """Refuse a guest that has left, or may have left.
+
+        Raises:
+            HypervisorError: it must never run on both nodes.
+        """
+        row = self.find(name)
+        if row is None or (row.has_ended and self.has_left(name)):
+            place = (
+                "has left for the target node"
+                if self.has_left(name)
+                else "does not run here any more; it may have left for the target node"
+            )
+            raise errors.HypervisorError(f"instance {name}: {place}")
+
+    def let_go_on(self, name: str) -> None:
+        """Resume a guest that waits since a migration without an end.
+
+        Raises:
+            HypervisorError: it still waits.
+        """
+        row = self.find(name)
+        if row is not None and row.is_suspended:
+            migration.resume(self._effects, self.files(name))
+        elif row is not None and row.is_paused:
+            result = xl.run(self._effects, "unpause", name)
+            # The program of the migration may have done so in between.
+            if result.failed and (row := self.find(name)) and row.is_paused:
+                raise errors.HypervisorError(
+                    f"instance {name}: xl unpause {result.reason}: {xl.reason(result)}"
+                )
+
+    def destroy(self, name: str, unwanted: Sequence[str]) -> None:
+        """Destroy domains of a guest that are on this node and should not be."""
+        for row in self.all():
+            if row.number and row.name in unwanted:
+                xl.check(
+                    self._effects, f"instance {name}", "destroy", str(row.number),
+                    timeout_s=xl.CHANGE_S,
+                )  # fmt: skip
+
+
 class _XenHypervisor(Hypervisor):
     """Operations that both kinds of guests have."""
 
-    def _files(self, name: str) -> Files:
-        return Files(self._effects.paths, name)
-
-    def _domains(self) -> list[listing.Domain]:
-        return listing.domains(xl.check(self._effects, "Xen", "list"))
-
-    def _domain(self, name: str) -> listing.Domain | None:
-        xl.domain(name)
-        rows = listing.guests(self._domains())
-        return next((row for row in rows if row.name == name), None)
+    def __init__(self, effects: NodeEffects) -> None:
+        super().__init__(effects)
+        self._domains = _Domains(effects)
 
     # Start and end
     def require_startable(self, name: str, *, uuid: str | None = None) -> None:
@@ -53,43 +267,35 @@ class _XenHypervisor(Hypervisor):
         shows where the guest is.
         """
         del uuid
-        if self._has_left(name):
+        if self._domains.has_left(name):
             raise self._departed(name)
-        row = self._domain(name)
-        self._require_no_copy(name, row and self._arrival(row))
-
-    def _arrival(self, row: listing.Domain) -> Arrival | None:
-        """Return the state of a guest that waits for the word of its source."""
-        return migration.arrival(self._files(row.name)) if row.is_paused else None
-
-    def _has_left(self, name: str) -> bool:
-        guest = self._files(name)
-        return migration.has_result(guest) and (
-            migration.status(guest).status == "completed"
-        )
+        row = self._domains.find(name)
+        self._require_no_copy(name, row and self._domains.arrival(row))
 
     def start(
         self, instance: InstanceX, disks: Sequence[AttachedDisk], *, paused: bool
     ) -> None:
         """Start a guest; with ``paused`` its processors wait for the console."""
         name = instance.name
-        if self._domain(name) is not None:
+        if self._domains.find(name) is not None:
             raise errors.HypervisorError(f"instance {name}: already running")
         self._require_capable(name)
         self.check_syntax(instance.hvparams)
-        guest = self._files(name)
-        guest.write_config(self._configuration(instance, disks))
-        nics.write(self._effects.paths, instance)
+        guest = self._domains.files(name)
+        guest.write_config(_configuration(self._effects.paths, instance, disks))
+        # Before the guest exists: the network script reads them while xl makes its
+        # NICs.
+        files.write_nics(self._effects.paths, instance)
         options = ("-p",) if paused else ()
         result = xl.run(
             *(self._effects, "create", *options, guest.config), timeout_s=xl.CHANGE_S
         )
         if not result.failed:
             return
-        if self._domain(name) is not None:
+        if self._domains.find(name) is not None:
             xl.run(self._effects, "destroy", name, timeout_s=xl.CHANGE_S)
         kept = guest.keep_failed_config()
-        nics.remove(self._effects.paths, name)
+        files.remove_nics(self._effects.paths, name)
         raise errors.HypervisorError(
             f"instance {name}: cannot start: xl create {result.reason}:"
             f" {xl.reason(result)}; its configuration is in {kept}"
@@ -102,16 +308,6 @@ class _XenHypervisor(Hypervisor):
             HypervisorError: names the guest and what the machine lacks.
         """
 
-    def _configuration(self, instance: InstanceX, disks: Sequence[AttachedDisk]) -> str:
-        script = f"{self._effects.paths.tools_dir}/{VIF_SCRIPT}"
-        password = self._password(instance)
-        return config.build(instance, disks, script=script, vnc_password=password)
-
-    def _password(self, instance: InstanceX) -> str | None:
-        """Return the password of the display; paravirtual guests have none."""
-        del instance
-        return None
-
     def stop(
         self,
         name: str,
@@ -119,66 +315,48 @@ class _XenHypervisor(Hypervisor):
         hvparams: Mapping[str, Any],
         force: bool,
         retry: bool = False,
-        timeout_s: float | None = None,
     ) -> None:
         """Ask a guest to shut down, or destroy its domain."""
-        del hvparams, retry, timeout_s
-        row = self._domain(name)
-        if row is None:
-            raise errors.HypervisorError(f"instance {name}: not running")
-        what = f"instance {name}"
+        del hvparams, retry
+        row = self._domains.required(name)
         if row.is_paused or row.is_suspended:
-            row = self._keep(name)
-            if row is None:
+            kept = self._domains.keep(name)
+            if kept is None:
                 return
+            row = kept
         if force or row.has_ended:
             result = xl.run(self._effects, "destroy", name, timeout_s=xl.CHANGE_S)
-            if result.failed and self._domain(name) is not None:
+            if result.failed and self._domains.find(name) is not None:
                 raise errors.HypervisorError(
-                    f"{what}: xl destroy {result.reason}: {xl.reason(result)}"
+                    f"instance {name}: xl destroy {result.reason}: {xl.reason(result)}"
                 )
             return
         # Its system could not hear the request while it waits.
-        self._let_go_on(name)
+        self._domains.let_go_on(name)
         # Without a driver for requests of Xen, a guest hears of it by ACPI.
-        xl.check(self._effects, what, "shutdown", "-F", name)
-
-    def _keep(self, name: str) -> listing.Domain | None:
-        """End a migration of a guest that waits on this node; it stays, if it is here.
-
-        A migration that goes on would let the guest go on at the target. Its copy there
-        is older from now on, so this node does not give it up any more.
-        """
-        guest = self._files(name)
-        migration.stop(self._effects, guest)
-        row = self._domain(name)
-        if row is not None:
-            migration.forget(guest)
-        return row
+        xl.check(self._effects, f"instance {name}", "shutdown", "-F", name)
 
     def cleanup(self, name: str) -> None:
         """Remove the files of a guest that does not run any more."""
-        row = self._domain(name)
-        if row is not None and self._arrival(row) is not None:
-            migration.stop(self._effects, self._files(name))
+        row = self._domains.find(name)
+        if row is not None and self._domains.arrival(row) is not None:
+            migration.stop(self._effects, self._domains.files(name))
             # It may have been let go on just before.
-            row = self._domain(name)
-        if row is not None and not (row.has_ended or self._arrival(row)):
+            row = self._domains.find(name)
+        if row is not None and not (row.has_ended or self._domains.arrival(row)):
             raise errors.HypervisorError(
                 f"instance {name}: cannot clean up, the instance is running"
             )
         if row is not None:
             xl.run(self._effects, "destroy", name, timeout_s=xl.CHANGE_S)
-        self._files(name).remove_config()
-        nics.remove(self._effects.paths, name)
-        migration.forget(self._files(name))
+        self._domains.files(name).remove_config()
+        files.remove_nics(self._effects.paths, name)
+        migration.forget(self._domains.files(name))
 
     def reboot(self, instance: InstanceX) -> None:
         """Ask a guest to reboot, and wait until it does."""
         name = instance.name
-        before = self._domain(name)
-        if before is None:
-            raise errors.HypervisorError(f"instance {name}: not running")
+        before = self._domains.required(name)
         if instance.hvparams.get("reboot_behavior") == "exit":
             raise errors.HypervisorError(
                 f"instance {name}: would stay down, as parameter reboot_behavior is"
@@ -186,7 +364,7 @@ class _XenHypervisor(Hypervisor):
             )
         xl.check(self._effects, f"instance {name}", "reboot", "-F", name)
         for _look in range(_REBOOT_LOOKS):
-            row = self._domain(name)
+            row = self._domains.find(name)
             if row is not None and _has_rebooted(before, row):
                 return
             self._effects.sleep(_REBOOT_LOOK_S)
@@ -196,54 +374,39 @@ class _XenHypervisor(Hypervisor):
         )
 
     # Query
-    def list_names(self, hvparams: Mapping[str, Any] | None = None) -> list[str]:
+    def list_names(self) -> list[str]:
         """Return the names of all guests on this node, sorted.
 
         One that arrives is among them, as with other hypervisors: so the clean-up after
         a migration sees that it has not ended.
         """
-        del hvparams
-        rows = self._domains()
-        return sorted(
-            {row.name for row in listing.guests(rows)} | set(listing.arriving(rows))
-        )
+        rows = self._domains.all()
+        return sorted({row.name for row in xl.guests(rows)} | set(xl.arriving(rows)))
 
-    def info(
-        self, name: str, hvparams: Mapping[str, Any] | None = None
-    ) -> InstanceInfo | None:
+    def info(self, name: str) -> InstanceInfo | None:
         """Return one guest, None if it is not on this node."""
-        del hvparams
-        row = self._domain(name)
-        return None if row is None else self._info(row)
+        row = self._domains.find(name)
+        return None if row is None else self._domains.info(row)
 
-    def _info(self, row: listing.Domain) -> InstanceInfo:
-        """Return a guest; one that waits for the word of its source does not run."""
-        if self._arrival(row) is not None:
-            return row.info._replace(state=GuestState.SHUTDOWN)
-        return row.info
-
-    def all_infos(
-        self, hvparams: Mapping[str, Any] | None = None
-    ) -> list[InstanceInfo]:
+    def all_infos(self) -> list[InstanceInfo]:
         """Return all guests on this node, in the order of their names.
 
         One that its source has not given up is not among them, as it counts there.
         """
-        del hvparams
-        rows = listing.guests(self._domains())
-        return [row.info for row in rows if self._arrival(row) is None]
+        rows = xl.guests(self._domains.all())
+        return [row.info for row in rows if self._domains.arrival(row) is None]
 
     def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return memory in MiB and processors, of the whole machine as Xen has it."""
         del hvparams
-        values = listing.info(xl.check(self._effects, "Xen", "info"))
-        return listing.node_info(values, self._domains())
+        values = xl.info(xl.check(self._effects, "Xen", "info"))
+        return xl.node_info(values, self._domains.all())
 
     def verify(self, hvparams: Mapping[str, Any] | None = None) -> str | None:
         """Return the reason why guests cannot run on this node, or None."""
         del hvparams
         try:
-            return checks.problem(self._effects, self.name)
+            return xen_problem(self._effects, self.name)
         except errors.HypervisorError as err:
             return str(err)
 
@@ -251,7 +414,7 @@ class _XenHypervisor(Hypervisor):
         """Check parameters against this node."""
         super().validate(hvparams)
         self.check_syntax(hvparams)
-        checks.check_files(self.name, hvparams)
+        check_files(self.name, hvparams)
 
     def ancillary_files(self) -> tuple[list[str], list[str]]:
         """Return the files to distribute; xl's settings may be missing."""
@@ -267,8 +430,7 @@ class _XenHypervisor(Hypervisor):
     def balloon(self, instance: InstanceX, memory_mib: int) -> None:
         """Change a running guest's memory."""
         name = xl.domain(instance.name)
-        what = f"instance {name}"
-        xl.check(self._effects, what, "mem-set", name, f"{memory_mib}m")
+        xl.check(self._effects, f"instance {name}", "mem-set", name, f"{memory_mib}m")
 
     def resize_disk(self, instance: InstanceX, disk: DiskX, size_bytes: int) -> None:
         """Check that the guest runs: Xen passes the new size on by itself."""
@@ -291,32 +453,29 @@ class _XenHypervisor(Hypervisor):
         """Wait for the guest on an address of this node, in the background."""
         del info
         name = instance.name
-        if self._domain(name) is not None:
+        if self._domains.find(name) is not None:
             raise errors.HypervisorError(f"instance {name}: already running here")
         self._require_capable(name)
         self.check_syntax(instance.hvparams)
-        guest = self._files(name)
-        guest.write_config(self._configuration(instance, disks))
+        guest = self._domains.files(name)
+        guest.write_config(_configuration(self._effects.paths, instance, disks))
         try:
-            nics.write(self._effects.paths, instance)
+            files.write_nics(self._effects.paths, instance)
             migration.listen(self._effects, guest, instance.hvparams, target)
         except (errors.GenericError, OSError) as err:
             guest.remove_config()
-            nics.remove(self._effects.paths, name)
+            files.remove_nics(self._effects.paths, name)
             migration.forget(guest)
             if isinstance(err, OSError):
                 raise errors.HypervisorError(f"instance {name}: {err}") from err
             raise
 
-    def migrate(
-        self, instance: InstanceX, target: str, *, cluster_name: str, live: bool
-    ) -> None:
+    def migrate(self, instance: InstanceX, target: str, *, live: bool) -> None:
         """Start sending a guest in the background."""
-        del cluster_name
         self.require_running(instance)
         if live:
             self._require_live(instance.name)
-        guest = self._files(instance.name)
+        guest = self._domains.files(instance.name)
         migration.send(self._effects, guest, instance.hvparams, target, live=live)
 
     def _require_live(self, name: str) -> None:
@@ -328,54 +487,27 @@ class _XenHypervisor(Hypervisor):
 
     def migration_status(self, instance: InstanceX) -> MigrationStatus:
         """Return the state of sending a guest; xl reports no progress."""
-        return migration.status(self._files(instance.name))
+        return migration.status(self._domains.files(instance.name))
 
-    def finalize_source(
-        self, instance: InstanceX, *, success: bool, live: bool
-    ) -> None:
+    def finalize_source(self, instance: InstanceX, *, success: bool) -> None:
         """Remove what is left of a guest that has gone, or end its sending.
 
         Raises:
             HypervisorError: the guest has left, though the migration should have
                 failed: it must never run on both nodes.
         """
-        del live
         name = instance.name
-        migration.stop(self._effects, self._files(name))
+        migration.stop(self._effects, self._domains.files(name))
         if success:
             # Until the guest is gone here, a clean-up needs the result.
-            self._destroy(name, (name, f"{name}{listing.DEPARTING}"))
-            migration.forget(self._files(name))
+            self._domains.destroy(name, (name, f"{name}{xl.DEPARTING}"))
+            migration.forget(self._domains.files(name))
             self.cleanup(name)
             return
         # The program does not end between its decision and its result.
-        row = self._domain(name)
-        if row is None or (row.has_ended and self._has_left(name)):
-            place = (
-                "has left for the target node"
-                if self._has_left(name)
-                else "does not run here any more; it may have left for the target node"
-            )
-            raise errors.HypervisorError(f"instance {name}: {place}")
-        migration.forget(self._files(name))
-        self._let_go_on(name)
-
-    def _let_go_on(self, name: str) -> None:
-        """Resume a guest that waits since a migration without an end.
-
-        Raises:
-            HypervisorError: it still waits.
-        """
-        row = self._domain(name)
-        if row is not None and row.is_suspended:
-            migration.resume(self._effects, self._files(name))
-        elif row is not None and row.is_paused:
-            result = xl.run(self._effects, "unpause", name)
-            # The program of the migration may have done so in between.
-            if result.failed and (row := self._domain(name)) and row.is_paused:
-                raise errors.HypervisorError(
-                    f"instance {name}: xl unpause {result.reason}: {xl.reason(result)}"
-                )
+        self._domains.require_here(name)
+        migration.forget(self._domains.files(name))
+        self._domains.let_go_on(name)
 
     def finalize_destination(
         self, instance: InstanceX, info: str, *, success: bool
@@ -389,38 +521,66 @@ class _XenHypervisor(Hypervisor):
         del info
         name = instance.name
         if success:
-            migration.wait(self._effects, self._files(name))
-            row = self._domain(name)
+            migration.wait(self._effects, self._domains.files(name))
+            row = self._domains.find(name)
             if row is None or row.has_ended:
                 raise errors.HypervisorError(
-                    f"instance {name}: has not arrived; see {self._files(name).log}"
+                    f"instance {name}: has not arrived; see"
+                    f" {self._domains.files(name).log}"
                 )
-            self._let_go_on(name)
-            migration.forget(self._files(name))
+            self._domains.let_go_on(name)
+            migration.forget(self._domains.files(name))
             return
-        migration.stop(self._effects, self._files(name))
-        row = self._domain(name)
-        if row is not None and not (row.has_ended or self._arrival(row)):
+        migration.stop(self._effects, self._domains.files(name))
+        row = self._domains.find(name)
+        if row is not None and not (row.has_ended or self._domains.arrival(row)):
             # Its source has given it up before it got its name here, or went on.
             raise errors.HypervisorError(
                 f"instance {name}: has arrived and runs on this node, so it is not"
                 " destroyed"
             )
-        self._destroy(name, (name, f"{name}{listing.INCOMING}"))
+        self._domains.destroy(name, (name, f"{name}{xl.INCOMING}"))
         self.cleanup(name)
 
-    def _destroy(self, name: str, unwanted: Sequence[str]) -> None:
-        """Destroy domains of a guest that are on this node and should not be."""
-        for row in self._domains():
-            if row.number and row.name in unwanted:
-                xl.check(
-                    self._effects, f"instance {name}", "destroy", str(row.number),
-                    timeout_s=xl.CHANGE_S,
-                )  # fmt: skip
+
+def _configuration(
+    paths: pathutils.Paths, instance: InstanceX, disks: Sequence[AttachedDisk]
+) -> str:
+    script = f"{paths.tools_dir}/{VIF_SCRIPT}"
+    password = _display_password(paths, instance)
+    return config.build(instance, disks, script=script, vnc_password=password)
 
 
-def _has_rebooted(before: listing.Domain, after: listing.Domain) -> bool:
+def _display_password(paths: pathutils.Paths, instance: InstanceX) -> str | None:
+    """Return the first line of the password file; paravirtual guests have none.
+
+    Raises:
+        HypervisorError: it cannot be read, or is empty.
+    """
+    hvp = instance.hvparams
+    if not hvp.get("vnc_bind_address"):
+        return None
+    path = paths.at(hvp["vnc_password_file"])
+    try:
+        text = file_utils.read_file(path, max_size=_LARGEST_PASSWORDS).decode()
+    except (OSError, UnicodeError, errors.GenericError) as err:
+        reason = getattr(err, "strerror", None) or "not a text"
+        raise errors.HypervisorError(
+            f"instance {instance.name}: parameter vnc_password_file: {path}: {reason}"
+        ) from err
+    password = text.partition("\n")[0][:_LONGEST_PASSWORD]
+    if not password or not password.isprintable():
+        raise errors.HypervisorError(
+            f"instance {instance.name}: parameter vnc_password_file: wanted a"
+            f" password in the first line of {path}, found none"
+        )
+    return password
+
+
+def _has_rebooted(before: xl.Domain, after: xl.Domain) -> bool:
     """Return whether a guest runs as a new domain, whose making has been completed."""
+    # xl is still making a domain without memory, and holds its lock until the end: the
+    # next command would wait for it.
     is_new = after.number != before.number or after.time_s < before.time_s
     return is_new and after.memory_mib > 0 and not after.is_paused
 
@@ -431,7 +591,7 @@ class XenPvmHypervisor(_XenHypervisor):
     name: ClassVar[str] = "xen-pvm"
 
     def _require_live(self, name: str) -> None:
-        values = listing.info(xl.check(self._effects, "Xen", "info"))
+        values = xl.info(xl.check(self._effects, "Xen", "info"))
         capabilities = values.get("virt_caps", "")
         if "shadow" not in capabilities.split():
             raise errors.HypervisorError(
@@ -448,32 +608,6 @@ class XenHvmHypervisor(_XenHypervisor):
     name: ClassVar[str] = "xen-hvm"
 
     def _require_capable(self, name: str) -> None:
-        values = listing.info(xl.check(self._effects, f"instance {name}", "info"))
-        if problem := checks.full_virtualisation_problem(values):
+        values = xl.info(xl.check(self._effects, f"instance {name}", "info"))
+        if problem := full_virtualisation_problem(values):
             raise errors.HypervisorError(f"instance {name}: {problem}")
-
-    def _password(self, instance: InstanceX) -> str | None:
-        """Return the first line of the password file.
-
-        Raises:
-            HypervisorError: it cannot be read, or is empty.
-        """
-        hvp = instance.hvparams
-        if not hvp.get("vnc_bind_address"):
-            return None
-        path = self._effects.paths.at(hvp["vnc_password_file"])
-        try:
-            text = files.read_file(path, max_size=_LARGEST_PASSWORDS).decode()
-        except (OSError, UnicodeError, errors.GenericError) as err:
-            reason = getattr(err, "strerror", None) or "not a text"
-            raise errors.HypervisorError(
-                f"instance {instance.name}: parameter vnc_password_file: {path}:"
-                f" {reason}"
-            ) from err
-        password = text.partition("\n")[0][:_LONGEST_PASSWORD]
-        if not password or not password.isprintable():
-            raise errors.HypervisorError(
-                f"instance {instance.name}: parameter vnc_password_file: wanted a"
-                f" password in the first line of {path}, found none"
-            )
-        return password

@@ -71,6 +71,7 @@ def _start(
     hvparams: Mapping[str, Any],
 ) -> None:
     paths = effects.paths
+    # The result of an earlier migration would be taken for that of this one.
     end(effects, guest)
     try:
         guest.make_directories()
@@ -104,6 +105,7 @@ def _run(
     env = {"PATH": SAFE_PATH, "LC_ALL": "C"}
     if paths.is_virtual:
         env |= {ROOTDIR_ENV: paths.root, HOSTNAME_ENV: paths.hostname}
+    # The log has earlier attempts, too; an error shows what this one adds.
     size = os.path.getsize(guest.log) if os.path.exists(guest.log) else 0
     try:
         result = effects.process.run(

@@ -1,506 +1,302 @@
-"""OP_INSTANCE_CREATE: create an instance on a requested or allocated node."""
+"""OP_INSTANCE_CREATE: create an instance, or reserve it and create it later."""
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
 
-import msgspec
-
-from ganeti.base.constants import disks as disk_constants
-from ganeti.base.constants import ecodes
+from ganeti.base import errors
+from ganeti.base.constants import disks, ecodes
 from ganeti.base.constants.protocols.os import OS_IMAGE_PARAMETER
-from ganeti.base.net import hostnames
-from ganeti.master import iallocator, locking
+from ganeti.master import locking
 from ganeti.model import objects, opcodes
-from ganeti.model.objects import lookup, params
-from ganeti.operations import allocation
-from ganeti.operations.instance import capacity, checks
+from ganeti.model.objects import lookup
+from ganeti.operations import base
+from ganeti.operations.instance import checks
 from ganeti.operations.instance.create import (
-    create_request,
-    helper_install,
-    making,
-    reservation,
+    content,
+    creation_plan,
+    creation_steps,
+    creation_unit,
+    export_content,
+    node_choice,
+    request_parts,
+    reservation_terms,
 )
-from ganeti.operations.instance.devices import combinations, nic_specs
-from ganeti.operations.instance.disks import (
-    disk_specs,
-    mirror_specs,
-    shared_storage,
-    volumes,
-)
-from ganeti.operations.instance.show import hook_env
-from ganeti.operations.parameters import cloud_init, typed_params
+from ganeti.operations.instance.disks import disk_specs, mirror_records
+from ganeti.operations.parameters import typed_params
+
+#: A uuid at the beginning of a name, and the rest.
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(?=\.)")
 
 
-class InstanceCreate(making.InstanceMaking):
-    """Unit that creates an instance, installs its OS and starts it.
+class InstanceReserve(creation_unit.CreationUnit):
+    """Unit that records a forthcoming instance on a requested or allocated node.
 
-    Before the commit of the records only disks exist; they are removed again if a step
-    fails. If they cannot be activated after the commit, the whole instance is removed
-    again. If an OS script fails, the instance stays, stopped. While the script runs,
-    the record has a mark, so a creation that ends in between, with its master daemon,
-    its node or by a request, does not look like a stopped instance.
+    All parameters are optional. Those that are given are checked as for a creation,
+    except that the policy only restricts what is known yet; nothing is created on
+    nodes.
     """
 
-    HOOKS_PATH: ClassVar[str | None] = "instance-add"
-    HOOKS_TYPE: ClassVar[str | None] = "INSTANCE"
-    #: The mode of the requests that the unit executes.
-    MODE: ClassVar[str] = "create"
-
-    address: str | None
-    template: str
-    left: making.Interrupted
-
-    def check_arguments(self) -> None:
-        """Check parameters that do not depend on the cluster."""
-        op = self.op
-        if op.mode != self.MODE:
-            raise self.prereq(
-                f"instance {op.instance_name}: mode {op.mode} is not offered by this"
-                " release for such a request, only create and import"
-            )
-        self.check_terms()
-        if op.ip_check and not op.name_check:
-            raise self.prereq(
-                f"instance {op.instance_name}: checking the address needs"
-                " the name to be checked too"
-            )
-        if op.instance_communication:
-            raise self.prereq(
-                f"instance {op.instance_name}: instance communication is"
-                " not offered by this release"
-            )
-        self.choose_name()
-        create_request.check_tags(op.tags, self.name)
-        helper_install.check_arguments(op)
-        typed_params.check_osparams(
-            f"instance {self.name}",
-            op.osparams,
-            op.osparams_private,
-            op.osparams_secret,
-        )
-        self.check_seed()
-
-    def check_seed(self) -> None:
-        """Refuse parameters of the cloud-init seed that cannot be stored or used."""
-        op, what = self.op, f"instance {self.name}"
-        cloud_init.check(op.osparams, what)
-        cloud_init.check(op.osparams_private, what)
-        cloud_init.refuse_unstored(op.osparams_secret, what)
-
     def check_terms(self) -> None:
-        """Refuse terms of a reservation, which this request is not."""
-        if reservation.has_terms(self.op):
+        """Check the terms, and refuse what only a creation can do."""
+        op = self.op
+        if op.commit:
             raise self.prereq(
-                f"instance {self.op.instance_name}: expires, owner and"
-                " reservation_priority are terms of reservations; use them with"
-                " forthcoming"
+                f"instance {op.instance_name}: forthcoming and commit exclude each"
+                " other: reserve first, then commit"
             )
+        reservation_terms.check_terms(op, f"instance {op.instance_name or '(no name)'}")
+        if any(disk.get("adopt") for disk in op.disks):
+            raise self.prereq("a reservation cannot adopt disks, only a creation can")
+        if op.name_check and not op.instance_name:
+            raise self.prereq("a reservation without a name has no name to check")
 
     def choose_name(self) -> None:
-        """Determine the name, and its address if it is to be checked."""
-        self.name = hostnames.normalize(self.op.instance_name)
-        hostnames.refuse_uuid(self.name, f"instance {self.name}")
+        """Determine the name; without one, the uuid is the name."""
         self.address = None
-        if self.op.name_check:
-            self.name, addresses = create_request.resolve(self.ctx, self.name)
-            self.address = addresses[0]
-
-    def expand_names(self) -> None:
-        """Look the nodes up and declare the new instance's lock."""
-        if self.take_over_installation():
-            return
-        self.repeated = reservation.find_repeated(self.ctx, self.requested)
-        if self.repeated is not None:
-            self.locks.names[locking.Level.INSTANCE] = [self.repeated.name]
-            self.locks.shared.add(locking.Level.INSTANCE)
-            return
-        op, snapshot = self.op, self.ctx.snapshot
-        self.uuid = self.ctx.config.reserve_uuid(self.ctx.owner)
-        self.choose_template()
-        if op.iallocator and op.pnode:
-            raise self.prereq(
-                f"instance {self.name}: give either an allocator or a primary node"
-            )
-        is_mirrored = self.template in disk_constants.DTS_INT_MIRROR
-        if op.snode and not op.pnode and is_mirrored:
-            raise self.prereq(
-                f"instance {self.name}: a secondary node needs a primary node beside it"
-            )
-        if op.snode and not is_mirrored:
-            self.ctx.log.warn(
-                f"template {self.template} has no secondary node; the given one is"
-                " ignored"
-            )
-        self._refuse_existing()
-        self.locks.add[locking.Level.INSTANCE] = [self.name]
-        if self.ctx.resumption is not None:
-            self.restore_plan()
-            return
-        if op.pnode:
-            self.primary = lookup.expand_node(snapshot, op.pnode)
-            if is_mirrored:
-                self._find_secondary()
-            self.lock_nodes()
-            return
-        self.allocators = allocation.names(
-            snapshot,
-            op.iallocator,
-            f"instance {self.name}",
-            iallocator.Allocate.type,
-        )
-        allocation.lock_all_nodes(
-            self.locks, opportunistic=1 if op.opportunistic_locking else 0
-        )
-
-    def _find_secondary(self) -> None:
-        if not self.op.snode:
-            raise self.prereq(
-                f"instance {self.name}: disk template {self.template} needs a secondary"
-                " node beside the primary one (-n PRIMARY:SECONDARY), or an allocator"
-            )
-        self.secondary = lookup.expand_node(self.ctx.snapshot, self.op.snode)
-        mirror_specs.check_nodes(
-            self.ctx.snapshot, self.template, self.nodes, self.name
-        )
-
-    @property
-    def requested(self) -> opcodes.InstanceCreate:
-        """The request as a client sent it."""
-        return self.op
-
-    @property
-    def nodes(self) -> list[str]:
-        """The nodes of the instance, the primary one first."""
-        return [self.primary, *([self.secondary] if self.secondary else ())]
-
-    def lock_nodes(self) -> None:
-        """Declare the locks of the nodes and of their resources."""
-        self.locks.names[locking.Level.NODE] = self.nodes
-        self.locks.names[locking.Level.NODE_RES] = self.nodes
+        self.name = ""
+        if self.op.instance_name:
+            super().choose_name()
 
     def choose_template(self) -> None:
-        """Determine the disk template."""
-        snapshot = self.ctx.snapshot
-        enabled = snapshot.cluster.enabled_disk_templates
-        self.template = self.op.disk_template or enabled[0]
-        disk_specs.check_template(snapshot, self.template, self.name)
+        """Determine the name of a nameless instance, and the template of its disks."""
+        self.name = self.name or self.uuid
+        if self.op.disks or self.op.disk_template:
+            super().choose_template()
+        if not self.op.disks:
+            if self.op.disk_template in disks.DTS_INT_MIRROR:
+                raise self.prereq(
+                    f"instance {self.name}: template {self.template} needs disks in"
+                    " the reservation, as its secondary node is chosen with them"
+                )
+            # Without disks, the template takes no resources; the terms keep it for
+            # later.
+            self.template = "diskless"
 
-    def restore_plan(self) -> None:
-        """Take over the plan of an interrupted wipe, with the locks that it held."""
-        self.left = left = msgspec.convert(self.ctx.resumption, making.Interrupted)
-        self.plan = making.CreationPlan(
-            objects.from_dict(objects.Instance, left.instance),
-            tuple(objects.from_dict(objects.Disk, disk) for disk in left.disks),
+    def hooks_env(self) -> dict[str, Any]:
+        """Return the variables of a creation, and that this is none yet."""
+        env = super().hooks_env()
+        if self.repeated is not None:
+            return env
+        return env | {"FORTHCOMING": True, "INSTANCE_STATUS": "down"}
+
+    def execute(self) -> str:
+        """Record the instance and its disks as forthcoming; nothing if repeated.
+
+        Returns:
+            the uuid, the only certain name of a forthcoming instance.
+        """
+        if self.repeated is not None:
+            return self.uuid
+        now = self.ctx.clock.time()
+        instance = self.plan.instance.replace(
+            forthcoming=True, reservation=reservation_terms.terms(self.op, now)
         )
-        self.is_trusted = left.is_trusted
-        self.primary = self.plan.instance.primary_node
-        self.secondary = _other_node(self.plan.disks, self.primary)
-        self.lock_nodes()
-        self.locks.shared.add(locking.Level.NODE)
+        made = tuple(disk.replace(forthcoming=True) for disk in self.plan.disks)
+        self.ctx.log.message(
+            f"reserving the resources of instance {self.name} on node"
+            f" {self.ctx.snapshot.nodes[self.place.primary].name}"
+        )
+        with self.ctx.config.edit(self.ctx.owner) as edit:
+            creation_steps.check_unclaimed(edit, self.op, self.plan.instance)
+            # In the edit, because the defaults may have changed since the checks.
+            instance = reservation_terms.pinned(edit.snapshot, instance)
+            edit.add_instance(instance, mirror_records.with_ports(edit, made))
+        return self.uuid
 
-    def _refuse_existing(self) -> None:
-        if self.ctx.snapshot.uuid_of("instances", self.name) is not None:
+
+class InstanceCommit(creation_unit.CreationUnit):
+    """Unit that creates an instance whose resources are reserved, and starts it.
+
+    Name, node, disks, NICs and sizes are those of the reservation; a request may give
+    the operating system and other parameters that take no resources.
+    """
+
+    def check_terms(self) -> None:
+        """Refuse terms of a reservation, and allocators."""
+        super().check_terms()
+        op = self.op
+        if not op.instance_name:
+            raise self.prereq("commit: name the forthcoming instance, or give its uuid")
+        if op.request_key is not None:
             raise self.prereq(
-                f"instance {self.name}: already exists", ecodes.ECODE_EXISTS
+                f"instance {op.instance_name}: a request_key belongs to the request"
+                " that reserves; a commit is done at most once without it"
+            )
+        for name, value in (("iallocator", op.iallocator), ("snode", op.snode)):
+            if value:
+                raise self.prereq(
+                    f"instance {op.instance_name}: {name} cannot be given with commit,"
+                    " the nodes are those of the reservation; move it first"
+                )
+
+    def choose_name(self) -> None:
+        """Take the name as given; it may be a uuid."""
+        self.name = self.op.instance_name
+        self.address = None
+
+    def expand_names(self) -> None:
+        """Look the forthcoming instance up and declare its locks and its node's."""
+        if self.take_over():
+            return
+        snapshot = self.ctx.snapshot
+        self.uuid = lookup.expand_instance(snapshot, self.op.instance_name)
+        reserved = snapshot.instances[self.uuid]
+        self._require_complete(reserved)
+        self.name = reserved.name
+        if self.op.name_check:
+            full, addresses = request_parts.resolve(self.ctx, self.name)
+            if full != self.name:
+                raise self.prereq(
+                    f"instance {self.name}: resolves to {full}; rename the forthcoming"
+                    " instance to that name, or do not check the name"
+                )
+            self.address = addresses[0]
+        self.place = node_choice.NodeChoice(self.ctx, self.op, self.locks)
+        if self.ctx.resumption is not None:
+            self.restore_plan()
+        self.locks.names[locking.Level.INSTANCE] = [self.name]
+        self.place.take(reserved)
+        self.place.lock()
+
+    def _require_complete(self, reserved: objects.Instance) -> None:
+        """Refuse an instance that exists, or lacks something; name all of it.
+
+        Raises:
+            OpPrereqError: it is not forthcoming, or not complete.
+        """
+        if not reserved.forthcoming:
+            raise self.prereq(
+                f"instance {reserved.name}: is not forthcoming, it exists already",
+                ecodes.ECODE_EXISTS,
+            )
+        missing, snapshot = [], self.ctx.snapshot
+        if reserved.is_nameless:
+            missing.append("a name (gnt-instance rename)")
+        given = request_parts.os_parameters(snapshot, self.op, self._created(reserved))
+        has_image = bool(given.get(OS_IMAGE_PARAMETER))
+        if not (reserved.os or self.op.os_type or self.op.no_install or has_image):
+            missing.append("an operating system (--os-type)")
+        template = snapshot.disk_template(reserved)
+        enabled = snapshot.cluster.enabled_disk_templates
+        wanted = reservation_terms.first_template(reserved) or template
+        if template == "diskless" and (wanted != template or wanted not in enabled):
+            missing.append("a disk (gnt-instance modify --disk add:size=...)")
+        if missing:
+            raise self.prereq(
+                f"instance {reserved.name}: cannot be created, it lacks"
+                f" {' and '.join(missing)}",
+                ecodes.ECODE_STATE,
             )
 
     def check_prereq(self) -> None:
-        """Check everything and build the records."""
-        if self.repeated is not None:
-            self._take_over_repeated(self.repeated)
-            return
-        self._refuse_existing()
-        self.warn_of_short_name("instances", self.name)
+        """Check everything and build the records from those of the reservation."""
         snapshot, op = self.ctx.snapshot, self.op
-        checks.hypervisor_enabled(snapshot, self._hypervisor, self.name)
-        if not op.pnode:
-            self._choose_node()
-        node = self.check_nodes()
-        self.check_address()
-        volumes.check_exclusive(snapshot, self.primary, self.template, self.name)
-        specs = disk_specs.parse_all(
-            op.disks,
-            self.template,
-            self.name,
-            exclusive=params.has_exclusive_storage(snapshot, self.primary),
-        )
-        instance = self._record(node)
-        directory = disk_specs.directory(
-            snapshot, self.template, self.name, op.file_storage_dir
-        )
-        made = disk_specs.records(
-            self.ctx,
-            self.template,
-            specs,
-            nodes=self.nodes,
-            owner=self.uuid,
-            files=disk_specs.FilePlace(directory, op.file_driver),
-        )
-        sources = tuple(spec.adopt for spec in specs if spec.adopt)
-        if sources:
-            made = volumes.adopted(self.ctx, self.primary, made, sources, self.name)
-        self.plan = making.CreationPlan(
-            instance.replace(disks=tuple(d.uuid for d in made)), made, sources
-        )
-        self.check_fit(node)
-
-    def check_nodes(self) -> objects.Node:
-        """Refuse nodes that cannot take the instance; return the primary one."""
-        snapshot = self.ctx.snapshot
-        node = checks.node_takes_instances(snapshot, self.primary, self.name)
-        self.check_group(node)
-        if self.secondary is not None:
-            other = checks.node_takes_instances(snapshot, self.secondary, self.name)
-            if other.group != node.group:
-                self.ctx.log.warn(
-                    f"nodes {node.name} and {other.name} are in different groups"
-                )
-        return node
-
-    def check_group(self, node: objects.Node) -> None:
-        """Refuse a node that is not in the requested group."""
-        if self.op.group_name is None:
-            return
-        snapshot = self.ctx.snapshot
-        group = lookup.expand_group(snapshot, self.op.group_name)
-        if node.group != group:
+        reserved = snapshot.instances.get(self.uuid)
+        if reserved is None:
             raise self.prereq(
-                f"instance {self.name}: node {node.name} is not in"
-                f" group {snapshot.nodegroups[group].name}"
-            )
-
-    def check_address(self) -> None:
-        """Refuse an address that a machine has, if it is to be checked."""
-        is_checked = self.op.ip_check and self.address
-        if is_checked and self.ctx.address_answers(self.address or ""):
-            raise self.prereq(
-                f"instance {self.name}: its address {self.address} is in use, a"
-                " machine answers there",
-                ecodes.ECODE_NOTUNIQUE,
-            )
-
-    def _take_over_repeated(self, repeated: objects.Instance) -> None:
-        """Take over the instance that an earlier request with the same key made."""
-        instance = self.ctx.snapshot.instances.get(repeated.uuid)
-        if instance is None:
-            raise self.prereq(
-                f"instance {repeated.name}: was removed while the job waited for locks",
+                f"instance {self.name}: was released while the job waited for locks",
                 ecodes.ECODE_NOENT,
             )
-        self.ctx.log.info(
-            f"a request with the key {self.op.request_key} has already made instance"
-            f" {instance.name}"
-        )
-        if instance.is_unfinished:
-            self.ctx.log.warn(
-                f"instance {instance.name}: its installation did not finish; reinstall"
-                " it, or remove it and repeat the request"
-            )
-        self.uuid, self.primary = instance.uuid, instance.primary_node
-        self.secondary = next(iter(self.ctx.snapshot.secondary_nodes(instance)), None)
-
-    @property
-    def _hypervisor(self) -> str:
-        return self.op.hypervisor or self.ctx.snapshot.cluster.enabled_hypervisors[0]
-
-    def _choose_node(self) -> None:
-        snapshot = self.ctx.snapshot
-        restrict_to = None
-        if self.op.opportunistic_locking:
-            held = self.ctx.locks.owned(locking.Level.NODE)
-            restrict_to = sorted(snapshot.nodes[uuid].name for uuid in held)
-        request = create_request.allocation_request(
-            snapshot, self.op, self.name, self.template, restrict_to
-        )
-        names = allocation.ask(
-            self.ctx,
-            self.allocators,
-            request,
-            f"instance {self.name}",
-            is_temporary=restrict_to is not None,
-            explain=bool(self.op.dry_run),
-        )
-        self.primary, *others = (lookup.expand_node(snapshot, name) for name in names)
-        self.secondary = others[0] if others else None
-        allocation.keep_only(self.ctx, self.nodes)
-
-    def require_os(self) -> None:
-        """Refuse a request without an operating system, or an image over content."""
-        op = self.op
-        given = (op.osparams, op.osparams_private, op.osparams_secret)
-        has_image = any(values and values.get(OS_IMAGE_PARAMETER) for values in given)
-        if op.os_type is None and not op.no_install and not has_image:
-            raise self.prereq(f"instance {self.name}: no operating system given")
-        if has_image and not op.no_install and any(d.get("adopt") for d in op.disks):
+        # Again with the locks: the reservation may have changed while the job waited.
+        self._require_complete(reserved)
+        if (reserved.name, reserved.primary_node) != (self.name, self.place.primary):
             raise self.prereq(
-                f"instance {self.name}: OS parameter {OS_IMAGE_PARAMETER}: an image"
-                " would overwrite the adopted disks; leave it out, or do not install it"
-                " (no_install)"
+                f"instance {reserved.name}: was renamed or moved while the job waited"
+                " for locks, try again",
+                ecodes.ECODE_STATE,
             )
+        self.template = snapshot.disk_template(reserved)
+        disk_specs.check_template(snapshot, self.template, self.name)
+        checks.hypervisor_enabled(snapshot, reserved.hypervisor, self.name)
+        self.place.check(self.name)
+        self._refuse_other_resources(reserved)
+        self.check_address()
+        checks.os_not_blacklisted(snapshot, op.os_type or reserved.os, self.name)
+        made = tuple(
+            # Remains of an attempt that failed may still be removed, by their names.
+            _with_own_place(self.ctx, disk).replace(forthcoming=False)
+            for disk in snapshot.instance_disks(reserved)
+        )
+        self.plan = creation_plan.CreationPlan(self._created(reserved), made)
+        self.check_fit()
 
-    def _record(self, node: objects.Node) -> objects.Instance:
-        snapshot, op = self.ctx.snapshot, self.op
-        hypervisor = self._hypervisor
-        self.require_os()
-        checks.os_not_blacklisted(snapshot, op.os_type, self.name)
-        nics = self._nics(node.group)
-        now = self.ctx.clock.time()
-        instance = objects.Instance(
-            uuid=self.uuid,
-            serial_no=1,
-            ctime=now,
-            mtime=now,
-            name=self.name,
-            primary_node=self.primary,
-            os=op.os_type or "",
-            hypervisor=hypervisor,
-            hvparams=typed_params.merge(
-                {}, typed_params.hypervisor(hypervisor, op.hvparams, allow_default=True)
+    def _created(self, reserved: objects.Instance) -> objects.Instance:
+        """Return the record of the instance: that of the reservation, with changes."""
+        op = self.op
+        hypervisor = typed_params.hypervisor(
+            reserved.hypervisor, op.hvparams, allow_default=True
+        )
+        backend = typed_params.backend(op.beparams, allow_default=True)
+        given = {name: str(value) for name, value in op.osparams.items()}
+        return reserved.replace(
+            os=op.os_type or reserved.os,
+            forthcoming=False,
+            hvparams=typed_params.merge(reserved.hvparams, hypervisor),
+            beparams=typed_params.merge(reserved.beparams, backend),
+            osparams=typed_params.merge(reserved.osparams, given),
+            osparams_private=typed_params.merge(
+                reserved.osparams_private, op.osparams_private or {}
             ),
-            beparams=typed_params.merge(
-                {}, typed_params.backend(op.beparams, allow_default=True)
-            ),
-            osparams={k: str(v) for k, v in op.osparams.items()},
-            osparams_private=dict(op.osparams_private or {}),
-            admin_state="down",
-            admin_state_source="admin",
-            nics=nics,
-            disks_active=False,
-            tags=tuple(sorted(set(op.tags))),
-            request=reservation.request_of(self.requested),
-        )
-        if op.conflicts_check:
-            nic_specs.take_addresses(self.ctx, instance, group=node.group)
-        return self._without_defaults(instance) if op.identify_defaults else instance
-
-    def _nics(self, group: str) -> tuple[objects.Nic, ...]:
-        what = f"instance {self.name}: nic"
-        nics = tuple(
-            nic_specs.build(
-                self.ctx,
-                spec,
-                group=group,
-                what=f"{what} {index}",
-                auto_ip=self.address,
-            )
-            for index, spec in enumerate(self.op.nics)
-        )
-        nic_specs.check_all(nics, self.name)
-        return nics
-
-    def _without_defaults(self, instance: objects.Instance) -> objects.Instance:
-        snapshot = self.ctx.snapshot
-        bare = instance.replace(hvparams={}, beparams={}, osparams={})
-        hv = params.fill_hvparams(snapshot, bare)
-        be = params.fill_beparams(snapshot, bare)
-        os_params = params.fill_osparams(snapshot, bare)
-        return instance.replace(
-            hvparams={k: v for k, v in instance.hvparams.items() if hv.get(k) != v},
-            beparams={k: v for k, v in instance.beparams.items() if be.get(k) != v},
-            osparams={
-                k: v for k, v in instance.osparams.items() if os_params.get(k) != v
-            },
+            tags=tuple(sorted({*reserved.tags, *op.tags})),
         )
 
-    def check_policy(self, node: objects.Node) -> None:
-        """Refuse sizes that the policy of the node's group does not allow."""
-        snapshot, instance = self.ctx.snapshot, self.plan.instance
-        backend = params.fill_beparams(snapshot, instance)
-        typed_params.check_memory_order(backend, f"instance {self.name}")
-        if not self.op.ignore_ipolicy:
-            problems = checks.policy_problems(
-                snapshot,
-                node.group,
-                backend=backend,
-                nic_count=len(instance.nics),
-                disk_sizes=[disk.size for disk in self.plan.disks],
-                template=self.template,
-            )
-            checks.require_policy(problems, snapshot, node.group, self.name)
+    def _refuse_other_resources(self, reserved: objects.Instance) -> None:
+        """Refuse a request that repeats resources with other values.
 
-    def check_fit(self, node: objects.Node) -> None:
-        """Have the policy, the node and its resources checked."""
-        shared_storage.check(
-            self.ctx, self.plan.instance, self.plan.disks, self.primary
-        )
-        snapshot, instance = self.ctx.snapshot, self.plan.instance
-        cloud_init.check_instance(snapshot, instance)
-        self.check_policy(node)
-        filled = params.fill_hvparams(snapshot, instance)
-        checks.validate_hypervisor(
-            self.ctx, [self.primary], instance.hypervisor, filled
-        )
-        combinations.check(
-            self.ctx, None, instance, [self.primary], len(self.plan.disks)
-        )
-        if instance.os or self.runs_installer:
-            if not (instance.os or self.plan.disks):
+        Clients of Ganeti may repeat the whole request for the reservation.
+
+        Raises:
+            OpPrereqError: a value differs; names it with both values.
+        """
+        op, snapshot = self.op, self.ctx.snapshot
+        sizes = [disk.size for disk in snapshot.instance_disks(reserved)]
+        wanted: Sequence[disk_specs.DiskRequest] = ()
+        if op.disks:
+            wanted = disk_specs.parse_all(op.disks, self.template, self.name)
+        primary = self.place.primary
+        node = lookup.expand_node(snapshot, op.pnode) if op.pnode else primary
+        rows: list[tuple[str, Any, Any]] = [
+            ("primary node", op.pnode, snapshot.nodes[primary].name),
+            ("disk template", op.disk_template, self.template),
+            ("hypervisor", op.hypervisor, reserved.hypervisor),
+            ("disks of MiB", [disk.size for disk in wanted], sizes),
+            ("number of NICs", len(op.nics), len(reserved.nics)),
+        ]
+        for what, given, actual in rows:
+            # A request may have the short name of the node, so nodes are compared by
+            # uuid.
+            is_same = node == primary if what == "primary node" else given == actual
+            if given and not is_same:
                 raise self.prereq(
-                    f"instance {self.name}: OS parameter {OS_IMAGE_PARAMETER}: an image"
-                    " needs a disk, and the instance has none",
-                    ecodes.ECODE_INVAL,
+                    f"instance {self.name}: {what}: reserved is {actual}, found"
+                    f" {given} in the request; change the reservation first"
                 )
-            self.is_trusted = checks.validate_os(
-                self.ctx,
-                [self.primary],
-                instance.os,
-                self.os_parameters(instance),
-                force_variant=self.op.force_variant,
-                is_install=self.runs_installer,
-            )
-        if not self.is_trusted:
-            helper_install.check(self.ctx, self.name, instance.os, instance.hypervisor)
-        nic_specs.check_bridges(self.ctx, instance.nics, self.primary, self.name)
-        self.check_resources()
-
-    def check_resources(self) -> None:
-        """Refuse if its memory or its disks do not fit, reservations considered."""
-        if self.takes_memory:
-            self.require_memory(self.plan.instance)
-        self.check_space()
-
-    def check_space(self) -> None:
-        """Refuse disks that do not fit beside those that are reserved."""
-        if self.plan.adopted:
-            return
-        volumes.require_space(self.ctx, self.nodes, self.plan.disks, self.name)
-        size_mib = sum(disk.size for disk in self.plan.disks)
-        capacity.require_space(
-            self.ctx, self.primary, self.name, self.template, size_mib
-        )
-
-    @property
-    def takes_memory(self) -> bool:
-        """Whether it needs memory of the node, for its guest or a helper machine."""
-        return self._starts or not self.is_trusted
-
-    def hooks_env(self) -> dict[str, Any]:
-        """Return the variables of the new instance and of its creation."""
-        if self.repeated is not None:
-            return {}
-        return {"ADD_MODE": self.op.mode} | hook_env.instance_env(
-            self.ctx.snapshot,
-            self.plan.instance,
-            status=self._starts,
-            disks=self.plan.disks,
-            is_new=True,
-        )
-
-    def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
-        """Return the master and the new primary node; none for a repeated request."""
-        if self.repeated is not None:
-            return [], []
-        nodes = list(
-            dict.fromkeys([self.ctx.snapshot.cluster.master_node, *self.nodes])
-        )
-        return nodes, nodes
-
-    def dry_run_result(self) -> list[str]:
-        """Return the chosen nodes."""
-        return [self.ctx.snapshot.nodes[uuid].name for uuid in self.nodes]
 
 
-def _other_node(made: Sequence[objects.Disk], primary: str) -> str | None:
-    """Return the node of mirrored disks that is not the primary one."""
-    nodes = (n for disk in made if mirror_specs.is_mirror(disk) for n in disk.nodes)
-    return next((node for node in nodes if node != primary), None)
+def _with_own_place(ctx: base.Context, disk: objects.Disk) -> objects.Disk:
+    """Return a disk with a location that no earlier attempt to create it has used."""
+    *start, last = disk.logical_id
+    if not isinstance(last, str):
+        raise errors.ProgrammerError(f"disk {disk.uuid}: location {disk.logical_id}")
+    fresh = _UUID.sub(ctx.config.reserve_uuid(ctx.owner), last, count=1)
+    children = tuple(_with_own_place(ctx, child) for child in disk.children)
+    return disk.replace(logical_id=(*start, fresh), children=children)
+
+
+class InstanceCreate(creation_unit.CreationUnit):
+    """Unit that creates an instance; requests for reservations have their own."""
+
+    contents: ClassVar[Mapping[str, type[content.Content]]] = {
+        "import": export_content.ExportContent,
+        "remote-import": content.RemoteContent,
+    }
+
+    @classmethod
+    def for_request(
+        cls, op: opcodes.InstanceCreate
+    ) -> type[base.LogicalUnit[opcodes.InstanceCreate]]:
+        """Return the unit that executes a request."""
+        if op.forthcoming:
+            return InstanceReserve
+        return InstanceCommit if op.commit else cls

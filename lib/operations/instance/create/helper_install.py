@@ -14,15 +14,14 @@ from typing import Any, Final, Literal
 import msgspec
 
 from ganeti.base import errors
-from ganeti.base.constants import ecodes
-from ganeti.base.constants.parameters import hypervisors as constants
+from ganeti.base.constants.parameters import hvparams
 from ganeti.model import objects, opcodes
 from ganeti.operations import base
-from ganeti.operations.instance import common, repeated_calls
+from ganeti.operations.instance import common
 from ganeti.operations.instance.create import helper_machine
-from ganeti.operations.instance.disks import disks_on_nodes as disks
+from ganeti.operations.instance.disks import node_disks
 from ganeti.operations.instance.move import transfer_watch
-from ganeti.protocols.rpc import encode
+from ganeti.protocols.rpc import calls, encode
 
 #: Disks of the helper machine before those of the instance: its own, archive, result.
 _OWN_DISKS: Final = 3
@@ -40,8 +39,8 @@ _OPTIONS: Final = ("helper_startup_timeout", "helper_shutdown_timeout")
 class Limits(msgspec.Struct, frozen=True):
     """Seconds until the helper machine has begun, and from then until it has ended."""
 
-    startup_s: float = constants.HELPER_VM_STARTUP
-    shutdown_s: float = constants.HELPER_VM_SHUTDOWN
+    startup_s: float = hvparams.HELPER_VM_STARTUP
+    shutdown_s: float = hvparams.HELPER_VM_SHUTDOWN
 
     @classmethod
     def from_request(cls, op: opcodes.InstanceCreate) -> "Limits":
@@ -132,10 +131,9 @@ def check_arguments(op: opcodes.InstanceCreate) -> None:
     for name in _OPTIONS:
         value = getattr(op, name)
         if value is not None and not 1 <= value <= helper_machine.MAX_S:
-            raise errors.OpPrereqError(
+            raise errors.refusal(
                 f"instance {op.instance_name}: --{name.replace('_', '-')}: wanted 1 to"
-                f" {helper_machine.MAX_S:.0f} seconds, found {value}",
-                ecodes.ECODE_INVAL,
+                f" {helper_machine.MAX_S:.0f} seconds, found {value}"
             )
 
 
@@ -158,12 +156,11 @@ def private_wire(
     ctx: base.Context, instance: objects.Instance, request: Request
 ) -> dict[str, Any]:
     """Return the record that the script of the OS gets."""
-    form: dict[str, Any] = encode.private_instance(
+    return encode.private_instance(
         ctx.snapshot,
         instance,
         osparams_secret=request.osparams_secret,
     )
-    return form
 
 
 class Installation(common.InstanceWork):
@@ -194,7 +191,7 @@ class Installation(common.InstanceWork):
         #: Names instance, OS and node in errors.
         self._whole = (
             f"instance {instance.name}: cannot install OS {instance.os} on node"
-            f" {common.node_name(ctx, instance.primary_node)}"
+            f" {ctx.node_name(instance.primary_node)}"
         )
 
     def run(self) -> Outcome:
@@ -229,6 +226,7 @@ class Installation(common.InstanceWork):
 
     def _work(self) -> None:
         """Do all but the clean-up, which removes the result: its meaning is saved."""
+        # An earlier master has stored the end, and the result may be removed by then.
         if self._progress.failure:
             raise errors.OpExecError(self._progress.failure)
         if self._progress.was_cut:
@@ -247,10 +245,12 @@ class Installation(common.InstanceWork):
             self._save_end(failure=str(err.args[0] if err.args else err))
             raise
         except Exception:
+            # Such as Canceled: a client had the job killed, nothing has failed.
             self._save_end(was_cut=True)
             raise
 
     def _save_end(self, **changes: Any) -> None:
+        # The caller raises the error of the installation, which matters more.
         with contextlib.suppress(errors.GenericError):
             self._save(**changes)
 
@@ -264,6 +264,7 @@ class Installation(common.InstanceWork):
                 return
             texts = [str(each) for each in (failure, err) if each is not None]
             raise _MachineLeftError("; ".join(texts)) from err
+        # Last: until the machine has ended, a restarted master has to know of it.
         self.ctx.save_resumption(None)
 
     def _save(self, **changes: Any) -> None:
@@ -276,22 +277,24 @@ class Installation(common.InstanceWork):
         if self._is_continued:
             helper_machine.end(ctx, instance)
             self._require_secrets()
-            disks.assemble(ctx, instance)
+            node_disks.assemble(ctx, instance)
+        # Stored before anything is made, so that a restarted master removes it.
         self._save()
         image = ctx.snapshot.cluster.install_image
         helper_machine.add_image(ctx, instance, image, self._whole)
         self._require_memory()
         # The last step before the start: the archive has secrets, and is in memory.
-        ctx.rpc.call_one(
-            "os_export",
+        ctx.rpc.call_node(
             instance.primary_node,
-            private_wire(ctx, instance, request),
-            self._overrides(),
+            calls.os_export(private_wire(ctx, instance, request), self._overrides()),
         ).unwrap(f"{self._whole}: no archive of it")
         ctx.log.message("* starting the helper machine")
-        ctx.rpc.call_one(
-            "helper_start", instance.primary_node, self._wire(), True, request.reason
+        ctx.rpc.call_node(
+            instance.primary_node,
+            calls.helper_start(self._wire(), True, request.reason),
         ).unwrap(f"{self._whole}: its helper machine could not be started")
+        # From here on a restarted master needs no secret parameters: the machine has
+        # them, and has only to be waited for.
         self._save(has_begun=True)
 
     def _require_secrets(self) -> None:
@@ -324,9 +327,11 @@ class Installation(common.InstanceWork):
         if self._request.reinstall:
             env["INSTANCE_REINSTALL"] = "1"
         for index in range(len(self.instance.disks)):
+            # One letter suffices: an instance has at most 16 disks (MAX_DISKS).
             letter = string.ascii_lowercase[_OWN_DISKS + index]
             env |= {
                 f"DISK_{index}_PATH": f"{prefix}{letter}",
+                # The helper machine has block devices only, whatever the node uses.
                 f"DISK_{index}_URI": None,
                 f"DISK_{index}_BACKEND_TYPE": "block",
             }
@@ -348,7 +353,7 @@ class Installation(common.InstanceWork):
         begun = clock.monotonic()
         self._wait_while(
             watch,
-            lambda: self._state()[0] in ("none", "wrong"),
+            lambda: self._state() in ("none", "wrong"),
             limits.startup_s,
             "did not begin its work",
             "--helper-startup-timeout",
@@ -391,13 +396,13 @@ class Installation(common.InstanceWork):
                 self.ctx.log.message(" - the helper machine is running")
             self.ctx.pause(min(helper_machine.POLL_S, limit_s))
 
-    def _state(self) -> tuple[str, int | None, list[str]]:
-        """Return the result so far; ``none`` while the node does not answer."""
+    def _state(self) -> str:
+        """Return the state so far; ``none`` while the node does not answer."""
         instance = self.instance
-        answer = self.ctx.rpc.call_one(
-            "helper_result", instance.primary_node, instance.name
+        answer = self.ctx.rpc.call_node(
+            instance.primary_node, calls.helper_result(instance.name)
         )
-        return ("none", None, []) if answer.failed else tuple(answer.payload)
+        return "none" if answer.failed else answer.payload.state
 
     def _check(self) -> None:
         """Check the result of a helper machine that has ended.
@@ -406,8 +411,8 @@ class Installation(common.InstanceWork):
             OpExecError: it is no success.
         """
         what, instance = f"{self._whole}: its result", self.instance
-        state, code, lines = repeated_calls.ask(
-            self.ctx, "helper_result", instance.primary_node, instance.name
+        state, code, lines = common.ask_again(
+            self.ctx, instance.primary_node, calls.helper_result(instance.name)
         ).unwrap(what)
         shown = " / ".join(lines)
         if state != "ended":
@@ -441,12 +446,11 @@ def on_node(
         request: parameters of the script.
         what: the attempt, for errors.
     """
-    result = ctx.rpc.call_one(
-        "instance_os_add",
+    result = ctx.rpc.call_node(
         instance.primary_node,
-        private_wire(ctx, instance, request),
-        request.reinstall,
-        request.debug,
+        calls.instance_os_add(
+            private_wire(ctx, instance, request), request.reinstall, request.debug
+        ),
     )
     try:
         result.unwrap(what)

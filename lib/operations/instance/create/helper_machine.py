@@ -13,9 +13,8 @@ from ganeti.base.constants import ecodes
 from ganeti.model import objects
 from ganeti.model.objects import params
 from ganeti.operations import base
-from ganeti.operations.instance import capacity, checks, common, repeated_calls
-from ganeti.operations.instance.move import transfer_watch
-from ganeti.protocols.rpc import encode
+from ganeti.operations.instance import capacity, checks, common
+from ganeti.protocols.rpc import calls, encode
 
 #: Seconds between two questions whether it runs.
 POLL_S: Final = 2.0
@@ -87,10 +86,9 @@ def require_image(
             ecodes.ECODE_STATE,
         )
     if hypervisor not in PARAMETERS:
-        raise errors.OpPrereqError(
+        raise errors.refusal(
             f"{what}: wanted a hypervisor that boots images, which are"
-            f" {', '.join(PARAMETERS)}; found {hypervisor}",
-            ecodes.ECODE_INVAL,
+            f" {', '.join(PARAMETERS)}; found {hypervisor}"
         )
 
 
@@ -133,10 +131,7 @@ def wire(
         more: hypervisor parameters besides `PARAMETERS`.
     """
     hvparams = PARAMETERS[instance.hypervisor] | dict(more or {})
-    form: dict[str, Any] = encode.instance(
-        ctx.snapshot, _bare(instance), hvparams=hvparams
-    )
-    return form
+    return encode.instance(ctx.snapshot, _bare(instance), hvparams=hvparams)
 
 
 def add_image(
@@ -148,8 +143,8 @@ def add_image(
         OpExecError: the node cannot use the image.
     """
     ctx.log.message("* copying the image of the helper machine")
-    ctx.rpc.call_one(
-        "helper_image_add", instance.primary_node, wire(ctx, instance), image
+    ctx.rpc.call_node(
+        instance.primary_node, calls.helper_image_add(wire(ctx, instance), image)
     ).unwrap(what)
 
 
@@ -176,15 +171,14 @@ class Watch:
         except errors.GenericError as err:
             if self._silent_since is None:
                 self._silent_since = now
-            if now - self._silent_since > transfer_watch.SILENCE_S:
+            if now - self._silent_since > common.SILENCE_S:
                 raise errors.OpExecError(
                     f"{self._what}: its primary node has not answered for"
-                    f" {transfer_watch.SILENCE_S:g} s"
+                    f" {common.SILENCE_S:g} s"
                 ) from err
             return True
         self._silent_since = None
-        # State 1: a guest that shut itself down and waits for its clean-up.
-        return bool(info) and info.get("state") != 1
+        return info.is_running
 
 
 def end(ctx: base.Context, instance: objects.Instance) -> None:
@@ -195,6 +189,6 @@ def end(ctx: base.Context, instance: objects.Instance) -> None:
     Raises:
         OpExecError: it may still run, so the instance must not be started.
     """
-    repeated_calls.ask(
-        ctx, "helper_end", instance.primary_node, wire(ctx, instance)
+    common.ask_again(
+        ctx, instance.primary_node, calls.helper_end(wire(ctx, instance))
     ).unwrap(f"instance {instance.name}: cannot end its helper machine")

@@ -3,7 +3,6 @@
 from typing import Any, ClassVar, Final
 
 from ganeti.base import errors
-from ganeti.base.constants import ecodes
 from ganeti.base.constants.instance import (
     CREATION_INSTALLING,
     CREATION_INTERRUPTED,
@@ -14,7 +13,7 @@ from ganeti.model import opcodes
 from ganeti.model.objects import params
 from ganeti.operations.instance import checks, common
 from ganeti.operations.instance.create import helper_install, helper_machine
-from ganeti.operations.instance.disks import disks_on_nodes as disks
+from ganeti.operations.instance.disks import node_disks
 from ganeti.operations.parameters import cloud_init, typed_params
 
 #: Fields of the record that a request may change.
@@ -49,10 +48,7 @@ class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
         self.require_online_primary()
         self.require_stopped("be reinstalled", offline_is_fine=False)
         if not instance.disks:
-            raise self.prereq(
-                f"instance {instance.name}: has no disks to install on",
-                ecodes.ECODE_INVAL,
-            )
+            raise self.prereq(f"instance {instance.name}: has no disks to install on")
         self.os = op.os_type or instance.os
         checks.os_not_blacklisted(self.ctx.snapshot, self.os, instance.name)
         public = {name: str(value) for name, value in (op.osparams or {}).items()}
@@ -96,8 +92,9 @@ class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
         if changed:
             self._former = {name: getattr(present, name) for name in changed}
             new = {name: getattr(wanted, name) for name in changed}
+            # Before the installation, which reads OS and parameters from the record.
             common.set_instance(self.ctx, self.uuid, **new)
-        disks.assemble(self.ctx, self.instance)
+        node_disks.assemble(self.ctx, self.instance)
         try:
             self.ctx.log.message("Running the instance OS create scripts...")
             # Nobody starts it on disks that a script still writes to.
@@ -113,6 +110,7 @@ class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
         if left is None:
             super().resume()
             return
+        # Only an installation by a helper machine stores a state to continue from.
         self.is_trusted = False
         try:
             self._mark(CREATION_INSTALLING)
@@ -163,7 +161,7 @@ class InstanceReinstall(common.InstanceUnit[opcodes.InstanceReinstall]):
     def _shut_down(self) -> None:
         """Shut the disks down, unless something may still write to them."""
         if not self._may_run:
-            disks.shutdown(self.ctx, self.instance)
+            node_disks.shutdown(self.ctx, self.instance)
 
     def _mark(self, creation: str) -> str:
         """Record the progress of the installation; return the former one."""

@@ -11,13 +11,14 @@ from typing import Any, Final
 
 from ganeti.base import errors
 from ganeti.base.constants import ecodes
-from ganeti.base.constants.parameters import hypervisors
+from ganeti.base.constants.parameters import hvparams
 from ganeti.base.text import hv_syntax
 from ganeti.model import objects
 from ganeti.model.objects import params
 from ganeti.operations import base
+from ganeti.protocols.rpc import calls
 
-_ALL: Final = hypervisors.CPU_PINNING_ALL
+_ALL: Final = hvparams.CPU_PINNING_ALL
 _TOPOLOGY: Final = ("cpu_cores", "cpu_sockets", "cpu_threads")
 #: Places for disks of a guest of KVM, by the beginning of the disk type: four on IDE,
 #: and the targets of one SCSI bus less those of the CD drives.
@@ -43,7 +44,7 @@ def _problems(
     places = _PLACES.get(kind.partition("-")[0])
     if places is not None and disks > places:
         yield f"disk_type {kind}: has places for {places} disks, found {disks}"
-    slots = hypervisors.QEMU_PCI_SLOTS - int(hvp.get("kvm_pci_reservations") or 0)
+    slots = hvparams.QEMU_PCI_SLOTS - int(hvp.get("kvm_pci_reservations") or 0)
     wanted = nics + (disks if places is None else 0)
     if wanted > slots:
         yield (
@@ -115,10 +116,10 @@ def _check_nodes(
         node = ctx.snapshot.nodes[uuid]
         if node.offline:
             continue
-        payload = ctx.rpc.call_one(
-            "node_info", uuid, [], [[instance.hypervisor, hvp]]
+        info = ctx.rpc.call_node(
+            uuid, calls.node_info([], [(instance.hypervisor, hvp)])
         ).require(f"cannot get the processors of {node.name}", ecodes.ECODE_ENVIRON)
-        total = payload[2][0].get("cpu_total") if payload[2] else None
+        total = info.host.cpu_total
         if isinstance(total, int) and highest >= total:
             raise _refusal(
                 instance.name,
@@ -141,4 +142,4 @@ def check_defaults(old: objects.Snapshot, new: objects.Snapshot) -> None:
 
 
 def _refusal(name: str, problem: str) -> errors.OpPrereqError:
-    return errors.OpPrereqError(f"instance {name}: {problem}", ecodes.ECODE_INVAL)
+    return errors.refusal(f"instance {name}: {problem}")

@@ -1,7 +1,8 @@
 """Copies of UEFI variables and TPMs in the records of instances.
 
-The originals are with the guest on its node, see `ganeti.node.hypervisor.kvm.kept`. A
-node's word is data: the master stores it, and only a guest reads it.
+The originals are with the guest on its node, see
+`ganeti.node.hypervisor.kvm.devices.firmware`. A node's word is data: the master stores
+it, and only a guest reads it.
 """
 
 import re
@@ -12,7 +13,7 @@ from ganeti.model import objects
 from ganeti.model.objects import params
 from ganeti.operations import base
 from ganeti.operations.instance import common
-from ganeti.protocols.rpc import encode
+from ganeti.protocols.rpc import calls, encode
 
 #: Largest copy, in characters; nodes refuse to send a larger one.
 _MAX_COPY: Final = 512 * 1024
@@ -45,7 +46,7 @@ def _save(ctx: base.Context, uuid: str, node: str, consequence: str) -> str:
     if instance is None or not fields:
         return ""
     wire = encode.instance(ctx.snapshot, instance)
-    answer = ctx.rpc.call_one("guest_firmware", node, wire)
+    answer = ctx.rpc.call_node(node, calls.guest_firmware(wire))
     what = (
         f"instance {instance.name}: its {' and '.join(fields.values())} could not be"
         f" saved; {consequence}"

@@ -16,7 +16,7 @@ from ganeti.base.constants import ecodes
 from ganeti.model import objects
 from ganeti.operations import base
 from ganeti.operations.instance.devices.modify_nics import NicStep
-from ganeti.protocols.rpc import encode
+from ganeti.protocols.rpc import calls, encode
 
 Kind = Literal["disk", "nic"]
 _ADDED: Final = ("add", "attach")
@@ -90,10 +90,9 @@ def check(
     """
     why = "hotplug is switched off for this request"
     if hotplug:
-        result = ctx.rpc.call_one(
-            "hotplug_supported",
+        result = ctx.rpc.call_node(
             instance.primary_node,
-            encode.instance(ctx.snapshot, instance),
+            calls.hotplug_supported(encode.instance(ctx.snapshot, instance)),
         )
         if not result.failed:
             return True
@@ -205,13 +204,11 @@ def _plug(ctx: base.Context, instance: objects.Instance, change: Change) -> Any:
     device = _wire(ctx, instance, change.kind, change.step.device)
     extra = None
     if change.kind == "disk":
-        assembled = ctx.rpc.call_one(
-            "blockdev_assemble",
+        assembled = ctx.rpc.call_node(
             instance.primary_node,
-            device,
-            encode.instance(ctx.snapshot, instance),
-            True,
-            change.step.index,
+            calls.blockdev_assemble(
+                device, encode.instance(ctx.snapshot, instance), True, change.step.index
+            ),
         )
         if assembled.failed:
             return assembled
@@ -228,15 +225,16 @@ def _call(
     *,
     extra: Any = None,
 ) -> Any:
-    return ctx.rpc.call_one(
-        "hotplug_device",
+    return ctx.rpc.call_node(
         instance.primary_node,
-        encode.instance(ctx.snapshot, instance),
-        action,
-        change.kind,
-        device,
-        extra,
-        change.step.index,
+        calls.hotplug_device(
+            encode.instance(ctx.snapshot, instance),
+            action,
+            change.kind,
+            device,
+            extra,
+            change.step.index,
+        ),
     )
 
 

@@ -8,22 +8,23 @@ from typing import Any
 from ganeti.base import errors
 from ganeti.base.constants import disks as disk_constants
 from ganeti.base.constants import ecodes
+from ganeti.base.errors import refusal
 from ganeti.model import ht, objects
 from ganeti.model.objects import params
 from ganeti.operations import base
 from ganeti.operations.instance import capacity, common
-from ganeti.operations.instance.create import reservation
+from ganeti.operations.instance.create import reservation_terms
 from ganeti.operations.instance.devices import modify_nics
 from ganeti.operations.instance.devices.modify_nics import NicStep
 from ganeti.operations.instance.disks import (
     disk_specs,
-    mirror_specs,
-    mirrors,
+    mirror_records,
+    mirror_states,
+    node_disks,
     shared_storage,
     volumes,
 )
-from ganeti.operations.instance.disks import disks_on_nodes as disks
-from ganeti.protocols.rpc import encode
+from ganeti.protocols.rpc import calls, encode
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,9 +101,7 @@ def plan(
 def _refused_disk(
     instance: objects.Instance, disk: objects.Disk, why: str
 ) -> errors.OpPrereqError:
-    return errors.OpPrereqError(
-        f"instance {instance.name}: disk {disk.uuid}: {why}", ecodes.ECODE_INVAL
-    )
+    return refusal(f"instance {instance.name}: disk {disk.uuid}: {why}")
 
 
 def _check_space(
@@ -112,7 +111,7 @@ def _check_space(
     if not added:
         return
     here, template = instance.primary_node, added[0].dev_type
-    nodes = disks.nodes_of(added[0], instance)
+    nodes = node_disks.nodes_of(added[0], instance)
     volumes.require_space(ctx, nodes, added, instance.name)
     wanted = sum(disk.size for disk in added)
     capacity.require_space(ctx, here, instance.name, template, wanted)
@@ -142,10 +141,9 @@ def _check_forthcoming(instance: objects.Instance, mod: ht.Modification) -> None
 
 def _check_result(instance: objects.Instance, current: Sequence[objects.Disk]) -> None:
     if len(current) > disk_constants.MAX_DISKS:
-        raise errors.OpPrereqError(
+        raise refusal(
             f"instance {instance.name}: wanted at most"
-            f" {disk_constants.MAX_DISKS} disks, found {len(current)}",
-            ecodes.ECODE_INVAL,
+            f" {disk_constants.MAX_DISKS} disks, found {len(current)}"
         )
     names = [disk.name for disk in current]
     disk_specs.check_unique_names(names, instance.name, "disk")
@@ -176,7 +174,7 @@ def _new(
     snapshot = ctx.snapshot
     template = _template(ctx, instance, beside, first)
     if template == "diskless" and not first.template:
-        wanted = reservation.first_template(instance)
+        wanted = reservation_terms.first_template(instance)
         template = wanted or _template_of_first(snapshot)
     if template == "diskless":
         raise _needs_template(snapshot, instance)
@@ -187,11 +185,10 @@ def _new(
     if len(nodes) == 1 and first.secondary:
         nodes.append(first.secondary)
     if template in disk_constants.DTS_INT_MIRROR and len(nodes) == 1:
-        raise errors.OpPrereqError(
+        raise refusal(
             f"instance {instance.name}: disk {index}: disk template {template} needs a"
             " secondary node, which its reservation lacks; reserve again with that"
-            " template",
-            ecodes.ECODE_INVAL,
+            " template"
         )
     spec = disk_specs.parse(
         {**first.external, **mod.spec},
@@ -201,10 +198,9 @@ def _new(
     )
     must_adopt = template in disk_constants.DTS_MUST_ADOPT
     if spec.adopt and (not must_adopt or instance.forthcoming):
-        raise errors.OpPrereqError(
+        raise refusal(
             f"instance {instance.name}: disk {index}: disks are adopted when an"
-            " instance is created",
-            ecodes.ECODE_INVAL,
+            " instance is created"
         )
     present = snapshot.instance_disks(instance)
     if template in disk_constants.DTS_INSTANCE_DEPENDENT_PATH and (
@@ -309,8 +305,8 @@ def applied_before_commit(
         OpExecError: a disk could not be created; nothing remains.
     """
     removed = [step.device for step in steps if step.action == "remove"]
-    disks.announce_removal(ctx, removed)
-    disks.note_removal(ctx, instance, removed)
+    node_disks.announce_removal(ctx, removed)
+    node_disks.note_removal(ctx, instance, removed)
     # Adopted devices keep their data.
     added = [
         step.device
@@ -319,8 +315,8 @@ def applied_before_commit(
         and step.device.dev_type not in disk_constants.DTS_MUST_ADOPT
     ]
     if added:
-        disks.create_on_nodes_and_wipe(ctx, instance, added)
-    with disks.removed_on_failure(ctx, instance, added):
+        node_disks.create_on_nodes_and_wipe(ctx, instance, added)
+    with node_disks.removed_on_failure(ctx, instance, added):
         yield
 
 
@@ -337,28 +333,31 @@ def apply_after_commit(
             # The commit has completed the record.
             disk = ctx.snapshot.disks[step.device.uuid]
             is_peer_away = False
-            for node in disks.nodes_of(disk, instance):
-                result = ctx.rpc.call_one(
-                    "blockdev_assemble",
+            for node in node_disks.nodes_of(disk, instance):
+                result = ctx.rpc.call_node(
                     node,
-                    encode.disk(
-                        ctx.snapshot, disk, instance, is_peer_away=is_peer_away
+                    calls.blockdev_assemble(
+                        encode.disk(
+                            ctx.snapshot, disk, instance, is_peer_away=is_peer_away
+                        ),
+                        encode.instance(ctx.snapshot, instance),
+                        node == instance.primary_node,
+                        step.index,
                     ),
-                    encode.instance(ctx.snapshot, instance),
-                    node == instance.primary_node,
-                    step.index,
                 )
-                is_peer_away = common.warn_failed(
-                    ctx, result, f"cannot assemble disk/{step.index}"
+                is_peer_away = ctx.warn_failed(
+                    result, f"cannot assemble disk/{step.index}"
                 )
-            opened = disks.open_external(ctx, instance, [disk], instance.primary_node)
+            opened = node_disks.open_external(
+                ctx, instance, [disk], instance.primary_node
+            )
             if opened is not None:
-                common.warn_failed(ctx, opened, f"cannot open disk/{step.index}")
+                ctx.warn_failed(opened, f"cannot open disk/{step.index}")
             _settle(ctx, instance, step.index, disk, wait=wait_for_sync)
         elif step.action in ("remove", "detach"):
-            disks.shutdown(ctx, instance, disks=[step.device], mark=False)
+            node_disks.shutdown(ctx, instance, disks=[step.device], mark=False)
             if step.action == "remove":
-                disks.remove_all(ctx, instance, [step.device])
+                node_disks.remove_all(ctx, instance, [step.device])
 
 
 def _settle(
@@ -370,10 +369,10 @@ def _settle(
     wait: bool,
 ) -> None:
     """Wait for a new mirror; a degraded one is a warning, the disk can be used."""
-    if not mirror_specs.is_mirror(disk):
+    if not mirror_records.is_mirror(disk):
         return
     new = [(index, disk)]
-    if mirrors.wait_for_sync(ctx, instance, disks=new, once=not wait):
+    if mirror_states.wait_for_sync(ctx, instance, disks=new, once=not wait):
         ctx.log.warn(f"disk/{index} is degraded: the other node has no copy of it")
 
 
@@ -398,7 +397,7 @@ def commit(
     known = edit.snapshot.disks
     for disk in renumbered(disks):
         if disk.uuid not in known:
-            edit.add_disk(mirror_specs.with_port(edit, disk))
+            edit.add_disk(mirror_records.with_port(edit, disk))
         elif known[disk.uuid] != disk:
             edit.update(disk)
     changed: objects.Instance = instance.replace(disks=tuple(d.uuid for d in disks))

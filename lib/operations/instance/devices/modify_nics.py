@@ -5,8 +5,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from ganeti.base import errors
-from ganeti.base.constants import disks as disk_constants
-from ganeti.base.constants import ecodes
+from ganeti.base.constants import disks, ecodes
 from ganeti.base.constants.parameters import params
 from ganeti.base.text import messages, units
 from ganeti.model import ht, objects
@@ -47,10 +46,9 @@ def plan(
     owned = frozenset((nic.network, nic.ip) for nic in nics)
     for mod in mods:
         if mod.op in ("attach", "detach"):
-            raise errors.OpPrereqError(
+            raise errors.refusal(
                 f"instance {instance.name}: NICs cannot be {mod.op}ed, only added,"
-                " removed and modified",
-                ecodes.ECODE_INVAL,
+                " removed and modified"
             )
         index = position(nics, mod, instance.name, "nic")
         what = f"instance {instance.name}: nic {index}"
@@ -174,9 +172,8 @@ def disk_changes(
             if "size" in unknown
             else ""
         )
-        raise errors.OpPrereqError(
-            f"{what}: only mode and name can change, found {', '.join(unknown)}{hint}",
-            ecodes.ECODE_INVAL,
+        raise errors.refusal(
+            f"{what}: only mode and name can change, found {', '.join(unknown)}{hint}"
         )
     out: dict[str, Any] = {}
     if "mode" in spec:
@@ -189,6 +186,6 @@ def disk_changes(
     if external:
         given = disk_specs.provider_parameters(external, what)
         kept = {k: v for k, v in (disk.params or {}).items() if k not in given}
-        new = {k: v for k, v in given.items() if v != disk_constants.VALUE_DEFAULT}
+        new = {k: v for k, v in given.items() if v != disks.VALUE_DEFAULT}
         out["params"] = {**kept, **new}
     return out

@@ -15,7 +15,7 @@ from ganeti.model import objects, opcodes
 from ganeti.model.objects import params
 from ganeti.operations import base
 from ganeti.operations.instance import capacity, checks
-from ganeti.operations.instance.create import reservation
+from ganeti.operations.instance.create import reservation_terms
 from ganeti.operations.instance.disks import disk_specs, volumes
 
 
@@ -28,14 +28,14 @@ def refuse(op: opcodes.InstanceSetParams, instance: objects.Instance) -> None:
     """
     what = f"instance {instance.name}"
     if not instance.forthcoming:
-        if reservation.has_terms(op):
+        if reservation_terms.has_terms(op):
             raise errors.OpPrereqError(
                 f"{what}: is not forthcoming, so it has no terms of a reservation:"
                 " expires, owner, reservation_priority",
                 ecodes.ECODE_STATE,
             )
         return
-    reservation.check_terms(op, what)
+    reservation_terms.check_terms(op, what)
     for name, value in (("offline", op.offline), ("runtime_mem", op.runtime_mem)):
         if value is not None:
             raise errors.OpPrereqError(
@@ -106,20 +106,18 @@ def converted(
     template = op.disk_template or ""
     disk_specs.check_template(ctx.snapshot, template, instance.name)
     if template == "diskless" and disks:
-        raise errors.OpPrereqError(
+        raise errors.refusal(
             f"instance {instance.name}: cannot be converted to diskless, it has"
-            f" {len(disks)} disks; remove them",
-            ecodes.ECODE_INVAL,
+            f" {len(disks)} disks; remove them"
         )
     where = disk_specs.directory(
         ctx.snapshot, template, instance.name, op.file_storage_dir
     )
     nodes = [instance.primary_node, *ctx.snapshot.secondary_nodes(instance)]
     if template in disk_constants.DTS_INT_MIRROR and len(nodes) == 1:
-        raise errors.OpPrereqError(
+        raise errors.refusal(
             f"instance {instance.name}: disk template {template} needs a secondary"
-            " node, which its reservation lacks; reserve again with that template",
-            ecodes.ECODE_INVAL,
+            " node, which its reservation lacks; reserve again with that template"
         )
     external = disk_specs.external_fields(
         op.ext_params, f"instance {instance.name}", template=template
@@ -157,7 +155,7 @@ def write(
             edit.add_disk(named)
         elif known[disk.uuid] != named:
             edit.update(named)
-    pinned = reservation.pinned(edit.snapshot, after)
+    pinned = reservation_terms.pinned(edit.snapshot, after)
     edit.update(pinned.replace(disks=tuple(disk.uuid for disk in disks)))
     for uuid in gone:
         edit.remove_disk(uuid)

@@ -6,13 +6,15 @@ from typing import Any, Final
 
 from ganeti.base import errors
 from ganeti.base.constants import ecodes
+from ganeti.base.errors import refusal
 from ganeti.base.net import ip as ip_texts
-from ganeti.master.config import addresses
+from ganeti.master.config import address_pool
 from ganeti.model import objects
 from ganeti.model.objects import lookup
 from ganeti.operations import base
 from ganeti.operations.instance.disks import disk_specs
-from ganeti.operations.parameters import nic_params, typed_params
+from ganeti.operations.parameters import device_params, typed_params
+from ganeti.protocols.rpc import calls
 
 #: Maximum number of NICs of an instance.
 MAX_NICS: Final = 8
@@ -154,17 +156,15 @@ def _nicparams(
     }
     if (bridge := spec.get("bridge")) not in (None, ""):
         if given.get("link", bridge) != bridge:
-            raise errors.OpPrereqError(
-                f"{what}: bridge {bridge!r} and link {given['link']!r} differ",
-                ecodes.ECODE_INVAL,
+            raise refusal(
+                f"{what}: bridge {bridge!r} and link {given['link']!r} differ"
             )
         given["link"] = bridge
     if network is not None:
         if given:
-            raise errors.OpPrereqError(
+            raise refusal(
                 f"{what}: {', '.join(sorted(given))} cannot be given together with"
-                f" network {network.name}, whose connection sets them",
-                ecodes.ECODE_INVAL,
+                f" network {network.name}, whose connection sets them"
             )
         connection = snapshot.nodegroups[group].networks.get(network.uuid)
         if connection is None:
@@ -174,7 +174,7 @@ def _nicparams(
                 ecodes.ECODE_STATE,
             )
         return dict(connection)
-    return nic_params.check(given, what)
+    return device_params.check_nic(given, what)
 
 
 def _filled(
@@ -183,10 +183,9 @@ def _filled(
     """Return parameters with cluster defaults; refuse a bridge without a name."""
     filled = {**snapshot.cluster.nicparams["default"], **nicparams}
     if filled["mode"] in ("bridged", "openvswitch") and not filled["link"]:
-        raise errors.OpPrereqError(
+        raise refusal(
             f"{what}: mode {filled['mode']} needs link=BRIDGE,"
-            " the cluster has no default",
-            ecodes.ECODE_INVAL,
+            " the cluster has no default"
         )
     return filled
 
@@ -196,25 +195,19 @@ def _address(
 ) -> str | None:
     if ip is None or ip.lower() in ("", typed_params.NONE):
         if filled["mode"] == "routed":
-            raise errors.OpPrereqError(
-                f"{what}: mode routed needs an ip address", ecodes.ECODE_INVAL
-            )
+            raise refusal(f"{what}: mode routed needs an ip address")
         return None
     if ip.lower() == "auto":
         if auto_ip is None:
-            raise errors.OpPrereqError(
-                f"{what}: ip auto needs the instance name to be checked",
-                ecodes.ECODE_INVAL,
-            )
+            raise refusal(f"{what}: ip auto needs the instance name to be checked")
         return auto_ip
     if ip.lower() == _POOL:
         return _POOL
     try:
         return str(ip_texts.parse(ip))
     except ValueError as err:
-        raise errors.OpPrereqError(
-            f"{what}: wanted an ip address, auto, pool or none, found {ip!r}",
-            ecodes.ECODE_INVAL,
+        raise refusal(
+            f"{what}: wanted an ip address, auto, pool or none, found {ip!r}"
         ) from err
 
 
@@ -228,9 +221,7 @@ def _take_address(
     """Return the address, reserved in its network if it has one."""
     if network is None:
         if ip == _POOL:
-            raise errors.OpPrereqError(
-                f"{what}: ip pool needs a network", ecodes.ECODE_INVAL
-            )
+            raise refusal(f"{what}: ip pool needs a network")
         return ip
     from_pool = ip == _POOL
     try:
@@ -251,9 +242,8 @@ def take_mac(ctx: base.Context, mac: str, what: str) -> None:
         OpPrereqError: contains wanted and found, or the user of the address.
     """
     if not _MAC.fullmatch(mac) or int(mac[:2], 16) & 1 or mac == _NO_MAC:
-        raise errors.OpPrereqError(
-            f"{what}: wanted a unicast MAC such as aa:00:00:12:34:56, found {mac!r}",
-            ecodes.ECODE_INVAL,
+        raise refusal(
+            f"{what}: wanted a unicast MAC such as aa:00:00:12:34:56, found {mac!r}"
         )
     try:
         ctx.config.take_mac(ctx.owner, mac)
@@ -266,9 +256,8 @@ def take_mac(ctx: base.Context, mac: str, what: str) -> None:
 def check_all(nics: Sequence[objects.Nic], instance: str) -> None:
     """Refuse too many NICs; names, MACs, addresses in networks that occur twice."""
     if len(nics) > MAX_NICS:
-        raise errors.OpPrereqError(
-            f"instance {instance}: wanted at most {MAX_NICS} NICs, found {len(nics)}",
-            ecodes.ECODE_INVAL,
+        raise refusal(
+            f"instance {instance}: wanted at most {MAX_NICS} NICs, found {len(nics)}"
         )
     disk_specs.check_unique_names([nic.name for nic in nics], instance, "NIC")
     for index, nic in enumerate(nics):
@@ -317,10 +306,10 @@ def take_addresses(
         OpPrereqError: contains the user of an address, or the network of the address.
     """
     snapshot = ctx.snapshot
-    known = {addresses.place(snapshot, nic) for nic in before}
-    taken_by: dict[addresses.Place, int] = {}
+    known = {address_pool.place(snapshot, nic) for nic in before}
+    taken_by: dict[address_pool.Place, int] = {}
     for index, nic in enumerate(instance.nics):
-        place = addresses.place(snapshot, nic)
+        place = address_pool.place(snapshot, nic)
         if place is None or nic.network:
             continue
         what = f"instance {instance.name}: nic {index}"
@@ -344,9 +333,9 @@ def check_unclaimed(
     Raises:
         OpPrereqError: contains the network of the address.
     """
-    known = {addresses.place(snapshot, nic) for nic in before}
+    known = {address_pool.place(snapshot, nic) for nic in before}
     for index, nic in enumerate(instance.nics):
-        place = addresses.place(snapshot, nic)
+        place = address_pool.place(snapshot, nic)
         if place is not None and not nic.network and place not in known:
             what = f"instance {instance.name}: nic {index}"
             _refuse_claimed(snapshot, place[1], group, what)
@@ -355,7 +344,7 @@ def check_unclaimed(
 def _refuse_claimed(
     snapshot: objects.Snapshot, address: str, group: str, what: str
 ) -> None:
-    network = addresses.claiming_network(snapshot, address, group)
+    network = address_pool.claiming_network(snapshot, address, group)
     if network is not None:
         raise errors.OpPrereqError(
             f"{what}: address {address} is in network {network}, take it from there"
@@ -365,7 +354,7 @@ def _refuse_claimed(
 
 
 def _take_free_address(
-    ctx: base.Context, uuid: str, place: addresses.Place, group: str, what: str
+    ctx: base.Context, uuid: str, place: address_pool.Place, group: str, what: str
 ) -> None:
     _refuse_claimed(ctx.snapshot, place[1], group, what)
     try:
@@ -412,6 +401,6 @@ def check_bridges(
         }
     )
     if bridges:
-        ctx.rpc.call_one("bridges_exist", node, bridges).require(
+        ctx.rpc.call_node(node, calls.bridges_exist(bridges)).require(
             f"instance {instance}: cannot use its bridges", ecodes.ECODE_ENVIRON
         )

@@ -14,19 +14,22 @@ from typing import Any, Final
 import msgspec
 
 from ganeti.base import errors
-from ganeti.base.constants import disks as disk_constants
+from ganeti.base.constants import disks
 from ganeti.master import config
 from ganeti.model import objects
 from ganeti.model.objects import params
 from ganeti.operations import base
 from ganeti.operations.instance import checks, common
-from ganeti.operations.instance.disks import disks_on_nodes as disks
-from ganeti.operations.instance.disks import mirror_specs, mirrors, volumes
-from ganeti.protocols.rpc import encode
+from ganeti.operations.instance.disks import (
+    mirror_records,
+    mirror_states,
+    node_disks,
+    volumes,
+)
+from ganeti.protocols.rpc import calls, encode
 
 #: End of the name of a data volume; left out in the name of its metadata.
 _DATA: Final = "_data"
-_BYTES_OF_MIB: Final = 1024 * 1024
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -77,7 +80,7 @@ def check_to_mirror(
         OpPrereqError: a node does not allow it.
     """
     snapshot, primary = ctx.snapshot, instance.primary_node
-    mirror_specs.check_nodes(snapshot, "drbd", [primary, secondary], instance.name)
+    mirror_records.check_nodes(snapshot, "drbd", [primary, secondary], instance.name)
     checks.node_takes_instances(snapshot, secondary, instance.name)
     for node in (primary, secondary):
         volumes.check_exclusive(snapshot, node, "drbd", instance.name)
@@ -86,6 +89,7 @@ def check_to_mirror(
         for disk in plain
     ]
     volumes.require_space(ctx, [secondary], future, instance.name)
+    # The primary node has the data volumes already.
     metadata = [disk.children[1] for disk in future]
     volumes.require_space(ctx, [primary], metadata, instance.name)
 
@@ -95,7 +99,7 @@ def _children(
 ) -> list[tuple[str, str]]:
     """Return group and name of the data and the metadata volume."""
     group, name = disk.logical_id
-    metadata = mirror_specs.meta_group(snapshot, primary, group)
+    metadata = mirror_records.meta_group(snapshot, primary, group)
     return [(group, name), (metadata, f"{name.removesuffix(_DATA)}_meta")]
 
 
@@ -103,7 +107,7 @@ def _mirror(
     disk: objects.Disk, nodes: tuple[str, str], places: Sequence[tuple[str, str]]
 ) -> objects.Disk:
     """Return a disk as a mirror whose identifiers are not reserved."""
-    sizes = (disk.size, disk_constants.DRBD_META_SIZE)
+    sizes = (disk.size, disks.DRBD_META_SIZE)
     children = tuple(
         disk.replace(
             uuid="", dev_type="plain", logical_id=place, nodes=nodes, size=size
@@ -125,7 +129,7 @@ def to_mirror(
         (group, name), (meta_group, meta) = _children(snapshot, primary, disk)
         future = _renewed(ctx, disk)
         new.append(
-            mirror_specs.record(
+            mirror_records.record(
                 ctx,
                 future,
                 (primary, secondary),
@@ -153,6 +157,7 @@ def to_plain(ctx: base.Context, instance: objects.Instance) -> Work:
 
 def _renewed(ctx: base.Context, disk: objects.Disk) -> objects.Disk:
     now = ctx.clock.time()
+    # `is_committed` recognises the new records by their uuids.
     uuid = ctx.config.reserve_uuid(ctx.owner)
     return disk.replace(uuid=uuid, serial_no=1, ctime=now, mtime=now)
 
@@ -219,6 +224,8 @@ class Conversion(common.InstanceWork):
             OpExecError: it failed; before the commit, everything was undone.
         """
         if self.is_to_mirror:
+            # Before the notes, which would have volumes of others removed after a
+            # failure.
             self._require_free()
         with self._noted():
             save(self.work)
@@ -226,6 +233,8 @@ class Conversion(common.InstanceWork):
                 self._prepare()
                 self._commit()
             except errors.GenericError as err:
+                # Otherwise the commit may be durable, and the next master looks at the
+                # records.
                 if not errors.is_outcome_unknown(err):
                     self._undo()
                 raise
@@ -267,7 +276,7 @@ class Conversion(common.InstanceWork):
         self.ctx.log.message(f"* recording the disks as {self.work.target}")
         with self.ctx.config.edit(self.ctx.owner) as edit:
             for disk in self.new:
-                edit.add_disk(mirror_specs.with_port(edit, disk))
+                edit.add_disk(mirror_records.with_port(edit, disk))
             record = edit.snapshot.instances[self._uuid]
             edit.update(record.replace(disks=tuple(disk.uuid for disk in self.new)))
             for disk in self.old:
@@ -278,6 +287,7 @@ class Conversion(common.InstanceWork):
         if self.is_to_mirror:
             self._synchronise()
             return
+        # A list, because all removals are tried although one fails.
         if not all([*map(self._remove_second, self.old), *map(self._strip, self.old)]):
             self.ctx.log.warn(
                 "volumes of the old mirror are still there",
@@ -285,18 +295,18 @@ class Conversion(common.InstanceWork):
             )
             self.ctx.config.disk_notes.leave(self.ctx.owner)
         if self.work.was_active:
-            disks.assemble(self.ctx, self.instance)
+            node_disks.assemble(self.ctx, self.instance)
 
     def _synchronise(self) -> None:
         ctx, work = self.ctx, self.work
-        disks.assemble(ctx, self.instance)
-        degraded = mirrors.wait_for_sync(ctx, self.instance, once=not work.waits)
+        node_disks.assemble(ctx, self.instance)
+        degraded = mirror_states.wait_for_sync(ctx, self.instance, once=not work.waits)
         if degraded:
-            raise mirrors.degraded_error(self.instance, degraded)
+            raise mirror_states.degraded_error(self.instance, degraded)
         if work.was_active:
             return
         if work.waits:
-            disks.shutdown(ctx, self.instance)
+            node_disks.shutdown(ctx, self.instance)
         else:
             ctx.log.info(
                 "the disks stay active, since they are being synchronised; see"
@@ -310,14 +320,16 @@ class Conversion(common.InstanceWork):
             if not all(gone):
                 self.ctx.config.disk_notes.leave(self.ctx.owner)
         if self.work.was_active:
-            disks.assemble(self.ctx, self.instance, ignore_secondaries=True)
+            node_disks.assemble(self.ctx, self.instance, ignore_secondaries=True)
         elif not self.is_to_mirror:
-            disks.shutdown(self.ctx, self.instance)
+            node_disks.shutdown(self.ctx, self.instance)
 
     # Notes
     def _noted(self) -> contextlib.AbstractContextManager[None]:
         """Make durable what may be left behind; leave it to the sweep of a failure."""
         primary = (self.instance.primary_node,)
+        # The data volume of the primary node is a disk of its own, and is never
+        # removed.
         made = [
             note
             for disk in self.mirrors
@@ -340,11 +352,10 @@ class Conversion(common.InstanceWork):
             places = [(self.secondary, child) for child in mirror.children]
             places.append((self.instance.primary_node, mirror.children[1]))
             for node, volume in places:
-                answer = self._call("blockdev_find", node, volume)
                 name = "/".join(volume.logical_id)
-                status = answer.unwrap(
-                    f"{self.what}: cannot find out whether {name} exists"
-                )
+                status = self.ctx.rpc.call_node(
+                    node, calls.blockdev_find(self._wire(volume))
+                ).unwrap(f"{self.what}: cannot find out whether {name} exists")
                 if status is not None:
                     raise errors.OpExecError(
                         f"{self.what}: volume {name} exists on node {self._name(node)}"
@@ -361,15 +372,15 @@ class Conversion(common.InstanceWork):
         is_away = ctx.snapshot.nodes[self.secondary].offline
         if not instance.disks_active:
             ctx.log.message("* activating the disks to compare both copies")
-            disks.assemble(ctx, instance, ignore_secondaries=True)
+            node_disks.assemble(ctx, instance, ignore_secondaries=True)
             if not is_away:
                 # The nodes have only begun to connect.
-                mirrors.wait_for_sync(ctx, self.instance, once=True)
+                mirror_states.wait_for_sync(ctx, self.instance, once=True)
         try:
-            mirrors.require_complete(
+            mirror_states.require_complete(
                 ctx,
                 self.instance,
-                mirrors.of(ctx.snapshot, self.instance),
+                mirror_states.of(ctx.snapshot, self.instance),
                 instance.primary_node,
                 "convert its disks",
                 is_peer_away=is_away,
@@ -378,7 +389,9 @@ class Conversion(common.InstanceWork):
             raise errors.OpExecError(str(err.args[0])) from err
 
     def _shut_down(self) -> None:
-        if self.instance.disks_active and not disks.shutdown(self.ctx, self.instance):
+        if self.instance.disks_active and not node_disks.shutdown(
+            self.ctx, self.instance
+        ):
             raise errors.OpExecError(f"{self.what}: its disks cannot be deactivated")
 
     def _create(self) -> None:
@@ -388,44 +401,27 @@ class Conversion(common.InstanceWork):
             OpExecError: a node refused.
         """
         primary = self.instance.primary_node
-        for index, disk in enumerate(self._sized()):
+        wires = [self._wire(disk) for disk in self.old]
+        sized = mirror_records.with_sizes(
+            self.ctx, self.what, primary, wires, self.new, needs_all=True
+        )
+        for index, disk in enumerate(sized):
             for node in (self.secondary, primary):
                 self.ctx.log.message(
-                    f"* creating {disks.label(index)} on {self._name(node)}:"
-                    f" {disks.place(disk)}"
+                    f"* creating {node_disks.label(index)} on {self._name(node)}:"
+                    f" {node_disks.place(disk)}"
                 )
-                self._call(
-                    *("blockdev_create", node, disk),
+                creation = calls.blockdev_create(
+                    self._wire(disk),
+                    # Where it is created as primary, DRBD calls the present content
+                    # valid.
                     *(disk.size, self.instance.name, node == primary),
                     f"originstname+{self.instance.name}",
                     params.has_exclusive_storage(self.ctx.snapshot, node),
-                ).unwrap(f"{self.what}: cannot create {disks.label(index)}")
-
-    def _sized(self) -> list[objects.Disk]:
-        """Return the mirrors with data volumes as large as the present ones.
-
-        LVM rounds sizes up, perhaps differently on another node.
-
-        Raises:
-            OpExecError: the primary node does not report the sizes.
-        """
-        primary = self.instance.primary_node
-        wires = [self._wire(disk) for disk in self.old]
-        rows = self.ctx.rpc.call_one("blockdev_getdimensions", primary, wires).unwrap(
-            f"{self.what}: cannot get the sizes of its volumes"
-        )
-        if len(rows or ()) != len(self.old) or not all(rows):
-            raise errors.OpExecError(
-                f"{self.what}: node {self._name(primary)} does not report the sizes of"
-                f" its {len(self.old)} volumes"
-            )
-        sized = []
-        for disk, (size, _spindles) in zip(self.new, rows, strict=True):
-            data, *others = disk.children
-            actual = -(-int(size) // _BYTES_OF_MIB)
-            data = data.replace(size=max(data.size, actual))
-            sized.append(disk.replace(children=(data, *others)))
-        return sized
+                )
+                self.ctx.rpc.call_node(node, creation).unwrap(
+                    f"{self.what}: cannot create {node_disks.label(index)}"
+                )
 
     def _remove_second(self, disk: objects.Disk) -> bool:
         """Remove a mirror from the secondary node; return whether it is gone."""
@@ -434,24 +430,26 @@ class Conversion(common.InstanceWork):
     def _strip(self, disk: objects.Disk) -> bool:
         """Remove all of a mirror from the primary node but its data."""
         primary = self.instance.primary_node
-        answer = self._call("blockdev_shutdown", primary, disk)
-        what = f"cannot shut down {disks.place(disk)} of {self.what}"
-        if common.warn_failed(self.ctx, answer, what):
+        # The device keeps the metadata open, and LVM removes no open volume.
+        answer = self.ctx.rpc.call_node(
+            primary, calls.blockdev_shutdown(self._wire(disk))
+        )
+        what = f"cannot shut down {node_disks.place(disk)} of {self.what}"
+        if self.ctx.warn_failed(answer, what):
             return False
         return self._remove(primary, disk.children[1])
 
     def _remove(self, node: str, disk: objects.Disk) -> bool:
-        self.ctx.log.message(f"* removing {disks.place(disk)} on {self._name(node)}")
-        answer = self._call("blockdev_remove", node, disk)
-        what = f"cannot remove {disks.place(disk)} of {self.what}"
-        return not common.warn_failed(self.ctx, answer, what)
+        self.ctx.log.message(
+            f"* removing {node_disks.place(disk)} on {self._name(node)}"
+        )
+        answer = self.ctx.rpc.call_node(node, calls.blockdev_remove(self._wire(disk)))
+        what = f"cannot remove {node_disks.place(disk)} of {self.what}"
+        return not self.ctx.warn_failed(answer, what)
 
     # Calls
     def _name(self, node: str) -> str:
-        return common.node_name(self.ctx, node)
+        return self.ctx.node_name(node)
 
     def _wire(self, disk: objects.Disk) -> dict[str, Any]:
         return encode.disk(self.ctx.snapshot, disk, self.instance)
-
-    def _call(self, procedure: str, node: str, disk: objects.Disk, *args: Any) -> Any:
-        return self.ctx.rpc.call_one(procedure, node, self._wire(disk), *args)

@@ -8,18 +8,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ganeti.base import errors
-from ganeti.base.constants import disks as disk_constants
-from ganeti.base.constants import ecodes
+from ganeti.base.constants import disks
 from ganeti.model import objects
 from ganeti.operations import allocation, base, progress
 from ganeti.operations.instance.disks import (
     convert_mirror,
     disk_specs,
+    node_disks,
     shared_storage,
     volumes,
 )
-from ganeti.operations.instance.disks import disks_on_nodes as disks
-from ganeti.protocols.rpc import encode
+from ganeti.protocols.rpc import calls, encode
+
+#: Disks can be read and written while they are attached only; not in Ganeti.
+_DTS_ATTACHED: Final = ("ext", "rbd")
+_DTS_NOT_CONVERTIBLE_FROM: Final = ("diskless",)
+_DTS_NOT_CONVERTIBLE_TO: Final = ("blockdev", "diskless")
 
 #: Templates between which disks can be copied.
 _COPYABLE: Final = ("ext", "file", "gluster", "plain", "rbd", "sharedfile")
@@ -50,15 +54,13 @@ def check(
     source = ctx.snapshot.disk_template(instance)
     disk_specs.check_template(ctx.snapshot, target, instance.name)
     if source == target:
-        raise errors.OpPrereqError(
-            f"instance {instance.name}: already has disk template {target}",
-            ecodes.ECODE_INVAL,
+        raise errors.refusal(
+            f"instance {instance.name}: already has disk template {target}"
         )
     if not steps(source, target):
-        raise errors.OpPrereqError(
+        raise errors.refusal(
             f"instance {instance.name}: disk template {source} cannot be converted to"
-            f" {target}",
-            ecodes.ECODE_INVAL,
+            f" {target}"
         )
     for step in steps(source, target):
         if source != "drbd" and step == "drbd":
@@ -77,8 +79,8 @@ def steps(source: str, target: str) -> tuple[str, ...]:
     so other disks become plain ones in between. None: the templates do not allow it.
     """
     if (
-        source in disk_constants.DTS_NOT_CONVERTIBLE_FROM
-        or target in disk_constants.DTS_NOT_CONVERTIBLE_TO
+        source in _DTS_NOT_CONVERTIBLE_FROM
+        or target in _DTS_NOT_CONVERTIBLE_TO
         or not {source, target} <= {*_COPYABLE, "drbd"}
     ):
         return ()
@@ -113,7 +115,7 @@ def _check_copy(
     fields = disk_specs.external_fields(
         external, f"instance {instance.name}", template=target
     )
-    if target in disk_constants.DTS_HAVE_ACCESS:
+    if target in disks.DTS_HAVE_ACCESS:
         future = [
             disk_specs.preview(disk, target, fields)
             for disk in ctx.snapshot.instance_disks(instance)
@@ -151,15 +153,16 @@ def execute(
         owner=instance.uuid,
         files=disk_specs.FilePlace(where, file_driver),
     )
-    disks.create_all(ctx, instance, new)
+    node_disks.create_all(ctx, instance, new)
     allocation.share_nodes(ctx)
-    with disks.removed_on_failure(ctx, instance, new):
+    with node_disks.removed_on_failure(ctx, instance, new):
         with _attached(ctx, instance, (*old, *new)):
             for index, (source, copy) in enumerate(zip(old, new, strict=True)):
                 ctx.log.message(f" - copying disk/{index} ({source.size} MiB)")
                 _copy(ctx, instance, index, source, copy)
-        disks.announce_removal(ctx, old)
-        disks.note_removal(ctx, instance, old)
+        # Before the commit: after it, no record names these disks.
+        node_disks.announce_removal(ctx, old)
+        node_disks.note_removal(ctx, instance, old)
         with ctx.config.edit(ctx.owner) as edit:
             for disk in new:
                 edit.add_disk(disk)
@@ -167,7 +170,7 @@ def execute(
             edit.update(record.replace(disks=tuple(disk.uuid for disk in new)))
             for disk in old:
                 edit.remove_disk(disk.uuid)
-    if not disks.remove_all(ctx, instance, old):
+    if not node_disks.remove_all(ctx, instance, old):
         ctx.log.warn("some of the old disks could not be removed")
 
 
@@ -176,15 +179,15 @@ def _attached(
     ctx: base.Context, instance: objects.Instance, both: Sequence[objects.Disk]
 ) -> Iterator[None]:
     """Attach those disks that can only be read and written while they are attached."""
-    chosen = [disk for disk in both if disk.dev_type in disk_constants.DTS_ATTACHED]
+    chosen = [disk for disk in both if disk.dev_type in _DTS_ATTACHED]
     if not chosen:
         yield
         return
-    disks.assemble(ctx, instance, disks=chosen)
+    node_disks.assemble(ctx, instance, disks=chosen)
     try:
         yield
     finally:
-        disks.shutdown(ctx, instance, disks=chosen, mark=False)
+        node_disks.shutdown(ctx, instance, disks=chosen, mark=False)
 
 
 def _copy(
@@ -195,11 +198,12 @@ def _copy(
     copy: objects.Disk,
 ) -> None:
     """Copy a disk in pieces and report the progress."""
-    wires = [encode.disk(ctx.snapshot, disk, instance) for disk in (source, copy)]
+    old = encode.disk(ctx.snapshot, source, instance)
+    new = encode.disk(ctx.snapshot, copy, instance)
     shown = progress.Progress(ctx, f"copying disk/{index}", source.size)
     for offset in range(0, source.size, PIECE_MIB):
         piece = min(PIECE_MIB, source.size - offset)
-        ctx.rpc.call_one(
-            "blockdev_convert_part", instance.primary_node, *wires, offset, piece
+        ctx.rpc.call_node(
+            instance.primary_node, calls.blockdev_convert_part(old, new, offset, piece)
         ).unwrap(f"instance {instance.name}: cannot copy disk/{index}")
         shown.at(offset + piece)

@@ -8,16 +8,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ganeti.base import errors
-from ganeti.base.constants import disks as disk_constants
-from ganeti.base.constants import ecodes, misc
+from ganeti.base.constants import disks, ecodes, misc
 from ganeti.base.constants.parameters import params
 from ganeti.base.constants.protocols import hooks
+from ganeti.base.errors import refusal
 from ganeti.base.text import messages
 from ganeti.model import objects
 from ganeti.model.objects import params as object_params
 from ganeti.operations import base
-from ganeti.operations.instance.disks import mirror_specs
+from ganeti.operations.instance.disks import mirror_records
 from ganeti.operations.parameters import typed_params
+
+_DTS_MAY_ADOPT: Final = ("blockdev", "plain")
 
 _MAX_NAME: Final = 255
 #: Directory of disk files in a Gluster volume.
@@ -66,11 +68,11 @@ _PARAMETER: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _MAX_PARAMETER: Final = 4096
 #: parameter -> templates that have it
 _APPLIES: Final[dict[str, tuple[str, ...]]] = {
-    "adopt": disk_constants.DTS_MAY_ADOPT,
-    "vg": disk_constants.DTS_LVM,
-    "metavg": disk_constants.DTS_DRBD,
+    "adopt": _DTS_MAY_ADOPT,
+    "vg": disks.DTS_LVM,
+    "metavg": disks.DTS_DRBD,
     "provider": ("ext",),
-    "access": disk_constants.DTS_HAVE_ACCESS,
+    "access": disks.DTS_HAVE_ACCESS,
 }
 
 
@@ -88,6 +90,7 @@ def parse(
     Raises:
         OpPrereqError: unknown parameters, no size, or values of the wrong type.
     """
+    # Names that are unknown here are those of the provider; see `external_fields`.
     known = spec
     if template == "ext":
         known = {name: value for name, value in spec.items() if name in params.IDISK}
@@ -95,14 +98,14 @@ def parse(
     _check_applies(values, what, template, exclusive=exclusive)
     size, adopt = values.get("size"), values.get("adopt")
     if adopt and size:
-        raise _refusal(f"{what}: has the size of what it adopts, found size {size}")
-    if not adopt and template in disk_constants.DTS_MUST_ADOPT:
-        raise _refusal(
+        raise refusal(f"{what}: has the size of what it adopts, found size {size}")
+    if not adopt and template in disks.DTS_MUST_ADOPT:
+        raise refusal(
             f"{what}: disks of template {template} are adopted; give adopt=PATH, below"
-            f" {disk_constants.ADOPTABLE_BLOCKDEV_ROOT}"
+            f" {disks.ADOPTABLE_BLOCKDEV_ROOT}"
         )
     if adopt is None and (size is None or size < 1):
-        raise _refusal(f"{what}: wanted a size of 1 MiB or more, found {size}")
+        raise refusal(f"{what}: wanted a size of 1 MiB or more, found {size}")
     return DiskRequest(
         size=size or 0,
         mode=check_mode(values.get("mode", "rw"), what),
@@ -130,14 +133,14 @@ def external_fields(
         OpPrereqError: no provider, or values that cannot be passed to one.
     """
     access = spec.get("access") or None
-    modes = disk_constants.DISK_VALID_ACCESS_MODES
+    modes = disks.DISK_VALID_ACCESS_MODES
     if access is not None and access not in modes:
-        raise _refusal(f"{what}: wanted access {' or '.join(modes)}, found {access!r}")
+        raise refusal(f"{what}: wanted access {' or '.join(modes)}, found {access!r}")
     if template != "ext":
         return {"access": access}
     provider = str(spec.get("provider") or "")
     if not re.fullmatch(hooks.EXT_PLUGIN_MASK, provider):
-        raise _refusal(
+        raise refusal(
             f"{what}: disks of template ext need provider=NAME, found {provider!r}; see"
             " gnt-storage diagnose"
         )
@@ -158,9 +161,9 @@ def provider_parameters(given: Mapping[str, Any], what: str) -> dict[str, str]:
     for name, value in given.items():
         text = str(value)
         if not _PARAMETER.fullmatch(name):
-            raise _refusal(f"{what}: {name!r} cannot be a parameter of a provider")
+            raise refusal(f"{what}: {name!r} cannot be a parameter of a provider")
         if not text.isprintable() or len(text) > _MAX_PARAMETER:
-            raise _refusal(
+            raise refusal(
                 f"{what}: parameter {name}: wanted at most {_MAX_PARAMETER} printable"
                 f" characters, found {text[:40]!r}"
             )
@@ -172,24 +175,20 @@ def _check_applies(
 ) -> None:
     for name, templates in _APPLIES.items():
         if values.get(name) and template not in templates:
-            raise _refusal(
+            raise refusal(
                 f"{what}: {name} does not apply to template {template}, only to"
                 f" {', '.join(templates)}"
             )
     if values.get("dev_type") not in (None, "", template):
-        raise _refusal(
+        raise refusal(
             f"{what}: wanted disk type {template}, that of the other disks, found"
             f" {values['dev_type']}"
         )
     spindles = values.get("spindles")
     if spindles is not None and not exclusive:
-        raise _refusal(f"{what}: spindles can only be given with exclusive storage")
+        raise refusal(f"{what}: spindles can only be given with exclusive storage")
     if spindles is not None and spindles < 1:
-        raise _refusal(f"{what}: wanted 1 spindle or more, found {spindles}")
-
-
-def _refusal(text: str) -> errors.OpPrereqError:
-    return errors.OpPrereqError(text, ecodes.ECODE_INVAL)
+        raise refusal(f"{what}: wanted 1 spindle or more, found {spindles}")
 
 
 def check_mode(mode: str, what: str) -> str:
@@ -199,9 +198,7 @@ def check_mode(mode: str, what: str) -> str:
         OpPrereqError: it is neither of them.
     """
     if mode not in ("rw", "ro"):
-        raise errors.OpPrereqError(
-            f"{what}: wanted mode rw or ro, found {mode!r}", ecodes.ECODE_INVAL
-        )
+        raise refusal(f"{what}: wanted mode rw or ro, found {mode!r}")
     return mode
 
 
@@ -214,10 +211,11 @@ def check_name(name: str | None, what: str) -> str | None:
     if name is None or name == "" or name.lower() == typed_params.NONE:
         return None
     if not name.isprintable():
-        raise _refusal(f"{what}: wanted a name of printable characters, found {name!r}")
+        raise refusal(f"{what}: wanted a name of printable characters, found {name!r}")
+    # Requests address devices by index, name or uuid, so a name must look like a name.
     is_number = name.lstrip("-").isdigit()
     if is_number or len(name) > _MAX_NAME or re.fullmatch(misc.UUID_REGEX, name):
-        raise _refusal(
+        raise refusal(
             f"{what}: name {name!r:.100} is too long or looks like an index or a uuid:"
             f" wanted at most {_MAX_NAME} characters, not a number alone"
         )
@@ -244,20 +242,17 @@ def parse_all(
             only some disks are adopted.
     """
     if template == "diskless" and specs:
-        raise errors.OpPrereqError(
-            f"instance {instance}: template diskless has no disks, found {len(specs)}",
-            ecodes.ECODE_INVAL,
+        raise refusal(
+            f"instance {instance}: template diskless has no disks, found {len(specs)}"
         )
     if template != "diskless" and not specs:
-        raise errors.OpPrereqError(
-            f"instance {instance}: template {template} needs at least one disk",
-            ecodes.ECODE_INVAL,
+        raise refusal(
+            f"instance {instance}: template {template} needs at least one disk"
         )
-    if len(specs) > disk_constants.MAX_DISKS:
-        raise errors.OpPrereqError(
-            f"instance {instance}: wanted at most {disk_constants.MAX_DISKS} disks,"
-            f" found {len(specs)}",
-            ecodes.ECODE_INVAL,
+    if len(specs) > disks.MAX_DISKS:
+        raise refusal(
+            f"instance {instance}: wanted at most {disks.MAX_DISKS} disks,"
+            f" found {len(specs)}"
         )
     parsed = [
         parse(
@@ -269,7 +264,7 @@ def parse_all(
         for index, spec in enumerate(specs)
     ]
     if 0 < sum(disk.adopt is not None for disk in parsed) < len(parsed):
-        raise _refusal(f"instance {instance}: either all disks are adopted, or none")
+        raise refusal(f"instance {instance}: either all disks are adopted, or none")
     check_unique_names([disk.name for disk in parsed], instance, "disk")
     return parsed
 
@@ -295,17 +290,15 @@ def check_template(snapshot: objects.Snapshot, template: str, instance: str) -> 
     """
     enabled = snapshot.cluster.enabled_disk_templates
     if template not in enabled:
-        raise errors.OpPrereqError(
+        raise refusal(
             f"instance {instance}: disk template {template} is not enabled in this"
-            f" cluster; enabled are {', '.join(enabled)}",
-            ecodes.ECODE_INVAL,
+            f" cluster; enabled are {', '.join(enabled)}"
         )
-    offered = disk_constants.OFFERED_DISK_TEMPLATES
+    offered = disks.OFFERED_DISK_TEMPLATES
     if template not in offered:
-        raise errors.OpPrereqError(
+        raise refusal(
             f"instance {instance}: disk template {template} is not offered by this"
-            f" release; offered are {', '.join(offered)}",
-            ecodes.ECODE_INVAL,
+            f" release; offered are {', '.join(offered)}"
         )
 
 
@@ -338,11 +331,11 @@ def directory(
             ecodes.ECODE_STATE,
         )
     path = os.path.normpath(os.path.join(top, custom or "", instance))
+    # The path has no `..` any more, so one outside begins in another way.
     if custom and (os.path.isabs(custom) or not path.startswith(f"{top}/")):
-        raise errors.OpPrereqError(
+        raise refusal(
             f"instance {instance}: file storage directory must be a path below {top},"
-            f" found {custom!r}",
-            ecodes.ECODE_INVAL,
+            f" found {custom!r}"
         )
     return path
 
@@ -402,9 +395,9 @@ def records(
                         template=template,
                         driver=files.driver,
                     ),
-                    nodes=()
-                    if template in disk_constants.DTS_EXT_MIRROR
-                    else (nodes[0],),
+                    # Every node reaches external storage, so such a disk belongs to
+                    # none.
+                    nodes=() if template in disks.DTS_EXT_MIRROR else (nodes[0],),
                     iv_name=f"disk/{index}",
                     size=spec.size,
                     mode=spec.mode,
@@ -421,7 +414,7 @@ def _name(template: str, uuid: str, index: int, gluster: Iterator[str]) -> str:
     """Return the name of a new disk on its storage."""
     if template == "gluster":
         return next(gluster)
-    if template in disk_constants.DTS_LVM:
+    if template in disks.DTS_LVM:
         return f"{uuid}.disk{index}"
     return f"{uuid}.{template}.disk{index}"
 
@@ -478,11 +471,11 @@ def _placed(
     ctx: base.Context, spec: DiskRequest, nodes: Sequence[str], disk: objects.Disk
 ) -> objects.Disk:
     """Return a disk; a mirrored one gets its volumes on both nodes."""
-    if not mirror_specs.is_mirror(disk):
+    if not mirror_records.is_mirror(disk):
         return disk
     group, name = disk.logical_id
-    metadata = spec.metavg or mirror_specs.meta_group(ctx.snapshot, nodes[0], group)
-    return mirror_specs.record(
+    metadata = spec.metavg or mirror_records.meta_group(ctx.snapshot, nodes[0], group)
+    return mirror_records.record(
         ctx,
         disk,
         nodes,
@@ -500,7 +493,7 @@ def _logical_id(
     template: str,
     driver: str | None,
 ) -> tuple[str, ...]:
-    if template in disk_constants.DTS_LVM:
+    if template in disks.DTS_LVM:
         return volume_group(cluster, spec), name
     if template == "blockdev":
         return "manual", os.path.normpath(spec.adopt or "")

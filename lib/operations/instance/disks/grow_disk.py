@@ -7,18 +7,21 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from ganeti.base import errors
-from ganeti.base.constants import disks as disk_constants
-from ganeti.base.constants import ecodes
+from ganeti.base.constants import disks, ecodes
 from ganeti.base.text import messages
 from ganeti.base.text.units import exact_mib
 from ganeti.master import locking
-from ganeti.master.jqueue.executor import Canceled
+from ganeti.master.jqueue.effects import Canceled
 from ganeti.model import objects, opcodes
 from ganeti.model.objects import params
 from ganeti.operations.instance import capacity, checks, common
-from ganeti.operations.instance.disks import disks_on_nodes as disks
-from ganeti.operations.instance.disks import mirror_specs, mirrors, volumes
-from ganeti.protocols.rpc import Result, encode
+from ganeti.operations.instance.disks import (
+    mirror_records,
+    mirror_states,
+    node_disks,
+    volumes,
+)
+from ganeti.protocols.rpc import Result, calls, encode
 
 _MIB: Final = 1024 * 1024
 
@@ -46,8 +49,7 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
     HOOKS_PATH: ClassVar[str | None] = "disk-grow"
     LOCK_NODES: ClassVar[bool] = True
     NEEDS_EXISTING: ClassVar[str] = ""
-    #: The state that was stored last.
-    _state: Interrupted | None = None
+    growth: "Growth"
 
     def check_prereq(self) -> None:
         """Check disk, amount, policy and nodes."""
@@ -61,7 +63,7 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
                 ecodes.ECODE_NOENT,
             )
         self.disk: objects.Disk = snapshot.disks[instance.disks[op.disk]]
-        if self.disk.dev_type not in disk_constants.DTS_GROWABLE:
+        if self.disk.dev_type not in disks.DTS_GROWABLE:
             raise self.prereq(
                 f"instance {instance.name}: disk {op.disk}: template"
                 f" {self.disk.dev_type} cannot grow"
@@ -74,7 +76,8 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
                 f" {exact_mib(self.target_mib)} is not supported",
                 ecodes.ECODE_STATE,
             )
-        self.delta_mib = self.target_mib - self.disk.size
+        self.growth = Growth(self, self.disk, self.target_mib)
+        self.delta_mib = self.growth.delta_mib
         self._check_policy()
         self._check_space()
         if instance.forthcoming:
@@ -82,57 +85,24 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
         # A guest on another node would not see the new size.
         self.require_nowhere_else("have a disk grown", must_answer=False)
         what = f"instance {instance.name}: disk {op.disk} cannot grow"
-        for node in disks.nodes_of(self.disk, instance):
-            self._grow_volume(node, dryrun=True).require(what, ecodes.ECODE_NORES)
+        # All nodes try it before any node grows: volumes do not shrink again.
+        for node in node_disks.nodes_of(self.disk, instance):
+            self.growth.grow_volume(node, dryrun=True).require(what, ecodes.ECODE_NORES)
         if self.delta_mib and instance.disks_active:
             # A mirror that is being synchronised cannot grow, but its volumes can.
-            self._grow_device(dryrun=True, what=what)
-
-    def _grow_volume(self, node: str, *, dryrun: bool) -> Result:
-        """Have a node enlarge what is below the disk."""
-        snapshot = self.ctx.snapshot
-        return self.ctx.rpc.call_one(
-            "blockdev_grow",
-            node,
-            encode.disk(snapshot, self.disk, self.instance),
-            self.delta_mib,
-            dryrun,
-            True,
-            params.has_exclusive_storage(snapshot, node),
-        )
-
-    def _grow_device(self, *, dryrun: bool, what: str) -> None:
-        """Have the primary node enlarge the device of a mirror.
-
-        Raises:
-            OpPrereqError: it cannot, says a trial.
-            OpExecError: it cannot.
-        """
-        if not mirror_specs.is_mirror(self.disk):
-            return
-        answer = self.ctx.rpc.call_one(
-            "blockdev_grow",
-            self.instance.primary_node,
-            encode.disk(self.ctx.snapshot, self.disk, self.instance),
-            self.delta_mib,
-            dryrun,
-            False,
-            False,
-        )
-        if dryrun:
-            answer.require(what, ecodes.ECODE_STATE)
-        else:
-            answer.unwrap(what)
+            self.growth.grow_device(dryrun=True, what=what)
 
     def _check_space(self) -> None:
         """Refuse a growth into space that reservations hold, its own included."""
         instance, is_reserved = self.instance, self.instance.forthcoming
+        # `capacity.require_space` leaves out what the instance reserves, so all of it
+        # counts.
         own_mib = sum(
             disk.size
             for disk in self.ctx.snapshot.instance_disks(instance)
             if is_reserved and disk.dev_type == self.disk.dev_type
         )
-        if self.disk.dev_type in disk_constants.DTS_LVM:
+        if self.disk.dev_type in disks.DTS_LVM:
             self._check_volume(is_reserved=is_reserved)
         elif self.delta_mib:
             capacity.require_space(
@@ -149,11 +119,12 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
         The node itself refuses what does not fit, unless the volume is reserved, too.
         """
         snapshot = self.ctx.snapshot
-        data = next(mirror_specs.parts(self.disk))
+        data = next(mirror_records.parts(self.disk))
         group = str(data.logical_id[0])
-        for node in disks.nodes_of(self.disk, self.instance):
+        for node in node_disks.nodes_of(self.disk, self.instance):
             held = capacity.volumes(snapshot, node, group, besides={self.disk.uuid})
             if self.delta_mib and (held.mib or is_reserved):
+                # A reserved volume does not exist yet, so all of it needs space.
                 size_mib = self.target_mib if is_reserved else self.delta_mib
                 # Its own reservation does not count, whoever holds the volume.
                 future = data.replace(size=size_mib, uuid=self.disk.uuid)
@@ -197,25 +168,9 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
             return
         if instance.forthcoming:
             with self.ctx.config.edit(self.ctx.owner) as edit:
-                edit.update(mirror_specs.with_size(self.disk, self.target_mib))
+                edit.update(mirror_records.with_size(self.disk, self.target_mib))
             return
-        with self._wiped_to_the_end():
-            self._grow()
-
-    def _grow(self) -> None:
-        op = self.op
-        # Stored first: a larger disk that nobody wipes would show old data.
-        self._save(None, is_growing=True)
-        with self._active():
-            offset_mib = self._first_unused()
-            self._save(offset_mib, is_growing=True)
-            self.ctx.log.message(
-                f"Growing disk {op.disk} of instance '{self.instance.name}' by"
-                f" {self.delta_mib} MiB to {self.target_mib} MiB"
-            )
-            self._grow_volumes()
-            self._grow_device(dryrun=False, what=self._failed)
-            self._record_and_wipe(offset_mib)
+        self.growth.run()
 
     def resume(self) -> None:
         """Continue the growth, or the wipe of the new part."""
@@ -226,18 +181,94 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
                 f"instance {instance.name}: disk {self.op.disk} was removed while it"
                 " was being enlarged"
             )
-        self.disk, self.target_mib = snapshot.disks[left.disk_uuid], left.target_mib
+        disk = snapshot.disks[left.disk_uuid]
+        self.growth = Growth(self, disk, left.target_mib)
+        self.growth.resume(left)
+
+
+class Growth(common.InstanceWork):
+    """The growth of one disk, from its volumes to the notice for the guest."""
+
+    def __init__(
+        self, unit: InstanceGrowDisk, disk: objects.Disk, target_mib: int
+    ) -> None:
+        super().__init__(unit.ctx, unit.instance)
+        self._unit, self._index = unit, unit.op.disk
+        self.disk, self.target_mib = disk, target_mib
+        self.delta_mib = target_mib - disk.size
+        #: The state that was stored last.
+        self._state: Interrupted | None = None
+
+    def grow_volume(self, node: str, *, dryrun: bool) -> Result:
+        """Have a node enlarge what is below the disk."""
+        snapshot = self.ctx.snapshot
+        return self.ctx.rpc.call_node(
+            node,
+            calls.blockdev_grow(
+                encode.disk(snapshot, self.disk, self.instance),
+                self.delta_mib,
+                dryrun,
+                True,
+                params.has_exclusive_storage(snapshot, node),
+            ),
+        )
+
+    def grow_device(self, *, dryrun: bool, what: str) -> None:
+        """Have the primary node enlarge the device of a mirror.
+
+        Raises:
+            OpPrereqError: it cannot, says a trial.
+            OpExecError: it cannot.
+        """
+        if not mirror_records.is_mirror(self.disk):
+            return
+        answer = self.ctx.rpc.call_node(
+            self.instance.primary_node,
+            calls.blockdev_grow(
+                encode.disk(self.ctx.snapshot, self.disk, self.instance),
+                self.delta_mib,
+                dryrun,
+                False,
+                False,
+            ),
+        )
+        if dryrun:
+            answer.require(what, ecodes.ECODE_STATE)
+        else:
+            answer.unwrap(what)
+
+    def run(self) -> None:
+        """Grow the disk, record it, wipe the new part, notify the guest."""
+        with self._wiped_to_the_end():
+            self._grow()
+
+    def resume(self, left: Interrupted) -> None:
+        """Continue the growth, or the wipe of the new part."""
         self._state = left
         with self._wiped_to_the_end():
             self._announce(left)
             self._continue(left)
+
+    def _grow(self) -> None:
+        # Stored first: a larger disk that nobody wipes would show old data.
+        self._save(None, is_growing=True)
+        with self._active():
+            offset_mib = self._first_unused()
+            self._save(offset_mib, is_growing=True)
+            self.ctx.log.message(
+                f"Growing disk {self._index} of instance '{self.instance.name}' by"
+                f" {self.delta_mib} MiB to {self.target_mib} MiB"
+            )
+            self._grow_volumes()
+            self.grow_device(dryrun=False, what=self._failed)
+            self._record_and_wipe(offset_mib)
 
     def _announce(self, left: Interrupted) -> None:
         goes_on = f"is wiped on from {left.offset_mib} MiB"
         if left.is_growing:
             goes_on = f"grows on to {left.target_mib} MiB"
         self.ctx.log.message(
-            f"* the master daemon was restarted; disk {self.op.disk} {goes_on}"
+            f"* the master daemon was restarted; disk {self._index} {goes_on}"
         )
 
     def _continue(self, left: Interrupted) -> None:
@@ -249,10 +280,11 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
             if offset_mib is None:
                 offset_mib = self._first_unused()
                 self._save(offset_mib, is_growing=True)
+            # 0 once the size is recorded, which follows the growth on all nodes.
             if left.is_growing and self.delta_mib:
                 self._grow_volumes()
                 if not self._has_grown():
-                    self._grow_device(dryrun=False, what=self._failed)
+                    self.grow_device(dryrun=False, what=self._failed)
             self._record_and_wipe(offset_mib)
 
     @contextlib.contextmanager
@@ -267,15 +299,16 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
             left = self._unwiped()
             if left is not None and self._was_killed():
                 self.ctx.log.warn(
-                    f"the job was killed; the new part of disk {self.op.disk} is wiped"
+                    f"the job was killed; the new part of disk {self._index} is wiped"
                     " before it ends"
                 )
+                # The first error is raised below in any case.
                 with contextlib.suppress(Canceled, errors.GenericError):
                     self._continue(left)
             left = self._unwiped()
             if left is not None and not left.is_growing:
                 self.ctx.log.warn(
-                    f"disk {self.op.disk} of instance {self.instance.name} may have"
+                    f"disk {self._index} of instance {self.instance.name} may have"
                     f" data of others from {left.offset_mib} MiB on, since its new part"
                     " was not wiped to the end"
                 )
@@ -295,6 +328,7 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
     def _was_killed(self) -> bool:
         """Return whether a client had the job killed."""
         try:
+            # It raises if a client asks to kill the job.
             self.ctx.pause(0.0)
         except Canceled:
             return True
@@ -302,7 +336,7 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
 
     @property
     def _failed(self) -> str:
-        return f"instance {self.instance.name}: disk {self.op.disk} could not grow"
+        return f"instance {self.instance.name}: disk {self._index} could not grow"
 
     @contextlib.contextmanager
     def _active(self) -> Iterator[None]:
@@ -311,25 +345,25 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
         if instance.disks_active:
             yield
             return
-        disks.assemble(ctx, instance, disks=[self.disk])
+        node_disks.assemble(ctx, instance, disks=[self.disk])
         try:
             # The activation may have begun a copy, during which no device grows.
             self._wait_for_sync()
             yield
         finally:
-            disks.shutdown(ctx, instance, disks=[self.disk], mark=False)
+            node_disks.shutdown(ctx, instance, disks=[self.disk], mark=False)
 
     def _grow_volumes(self) -> None:
         """Have all nodes enlarge what is below the disk; a larger one stays."""
-        for node in disks.nodes_of(self.disk, self.instance):
-            self._grow_volume(node, dryrun=False).unwrap(self._failed)
+        for node in node_disks.nodes_of(self.disk, self.instance):
+            self.grow_volume(node, dryrun=False).unwrap(self._failed)
 
     def _has_grown(self) -> bool:
         """Return whether the device of a mirror has its new size already.
 
         While the new part is being copied, it could not grow again.
         """
-        is_mirror = mirror_specs.is_mirror(self.disk)
+        is_mirror = mirror_records.is_mirror(self.disk)
         return not is_mirror or self._measured_bytes() >= self.target_mib * _MIB
 
     def _first_unused(self) -> int:
@@ -344,7 +378,7 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
         actual = -(-self._measured_bytes() // _MIB)
         if actual > recorded:
             self.ctx.log.warn(
-                f"disk {self.op.disk} has {actual} MiB already, {recorded} MiB are"
+                f"disk {self._index} has {actual} MiB already, {recorded} MiB are"
                 " recorded: the part in between is not wiped, since the guest may use"
                 " it"
             )
@@ -358,11 +392,11 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
         """
         node = self.instance.primary_node
         wire = encode.disk(self.ctx.snapshot, self.disk, self.instance)
-        answer = self.ctx.rpc.call_one("blockdev_getdimensions", node, [wire])
+        answer = self.ctx.rpc.call_node(node, calls.blockdev_getdimensions([wire]))
         rows = answer.unwrap(self._failed)
         if not rows or not rows[0]:
             raise errors.OpExecError(
-                f"{self._failed}: node {common.node_name(self.ctx, node)} does not"
+                f"{self._failed}: node {self.ctx.node_name(node)} does not"
                 " report its size"
             )
         return int(rows[0][0])
@@ -375,28 +409,29 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
             self._save(offset_mib)
         with self.ctx.config.edit(self.ctx.owner) as edit:
             recorded = edit.snapshot.disks[self.disk.uuid]
-            edit.update(mirror_specs.with_size(recorded, self.target_mib))
+            edit.update(mirror_records.with_size(recorded, self.target_mib))
         self.disk = self.ctx.snapshot.disks[self.disk.uuid]
         if wipes:
-            part = (self.op.disk, self.disk, offset_mib)
-            disks.wipe(
+            part = (self._index, self.disk, offset_mib)
+            node_disks.wipe(
                 self.ctx, instance, [part], save=lambda _disk, mib: self._save(mib)
             )
             # A guest that knows the new size may use all of it.
             self._save(self.target_mib)
         self._notify_guest()
-        is_waited_for = self.op.wait_for_sync or not instance.disks_active
+        # A disk that is inactive afterwards would not be copied to the end.
+        is_waited_for = self._unit.op.wait_for_sync or not instance.disks_active
         if is_waited_for and self._wait_for_sync():
             self.ctx.log.warn(
-                f"disk {self.op.disk} is degraded: the other node lacks data"
+                f"disk {self._index} is degraded: the other node lacks data"
             )
 
     def _wait_for_sync(self) -> bool:
         """Wait until a mirror is complete; return whether it stays degraded."""
-        if not mirror_specs.is_mirror(self.disk):
+        if not mirror_records.is_mirror(self.disk):
             return False
-        chosen = [(self.op.disk, self.disk)]
-        return bool(mirrors.wait_for_sync(self.ctx, self.instance, disks=chosen))
+        chosen = [(self._index, self.disk)]
+        return bool(mirror_states.wait_for_sync(self.ctx, self.instance, disks=chosen))
 
     def _save(self, offset_mib: int | None, *, is_growing: bool = False) -> None:
         state = Interrupted(self.disk.uuid, self.target_mib, offset_mib, is_growing)
@@ -404,18 +439,14 @@ class InstanceGrowDisk(common.InstanceUnit[opcodes.InstanceGrowDisk]):
         self._state = state
 
     def _notify_guest(self) -> None:
-        if not self.instance.disks_active or not self.runtime_info():
+        if not self.instance.disks_active or not self._unit.runtime_info():
             return
         wire = encode.disk(self.ctx.snapshot, self.disk, self.instance)
-        result = self.ctx.rpc.call_one(
-            "resize_disk",
+        result = self.ctx.rpc.call_node(
             self.instance.primary_node,
-            self.encode(),
-            wire,
-            self.target_mib * _MIB,
+            calls.resize_disk(self._unit.encode(), wire, self.target_mib * _MIB),
         )
-        common.warn_failed(
-            self.ctx,
+        self.ctx.warn_failed(
             result,
             "the running guest uses the old size until it is restarted",
         )

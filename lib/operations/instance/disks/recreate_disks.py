@@ -1,6 +1,6 @@
 """OP_INSTANCE_RECREATE_DISKS: create lost disks again, without data."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -13,12 +13,16 @@ from ganeti.base.text import messages
 from ganeti.master import iallocator, locking
 from ganeti.model import objects, opcodes
 from ganeti.model.objects import lookup, params
-from ganeti.operations import allocation
+from ganeti.operations import allocation, base
 from ganeti.operations.instance import capacity, checks, common
-from ganeti.operations.instance.disks import disk_specs, mirror_specs, volumes
-from ganeti.operations.instance.disks import disks_on_nodes as disks
+from ganeti.operations.instance.disks import (
+    disk_specs,
+    mirror_records,
+    node_disks,
+    volumes,
+)
 from ganeti.operations.parameters import typed_params
-from ganeti.protocols.rpc import encode
+from ganeti.protocols.rpc import calls, encode
 
 
 class Interrupted(msgspec.Struct, frozen=True):
@@ -27,7 +31,7 @@ class Interrupted(msgspec.Struct, frozen=True):
     Attributes:
         new_nodes: uuids of the nodes to which the disks move; empty if they stay.
         disks: the future records.
-        position: of the disk in ``disks`` that was being wiped.
+        position: of the disk in ``node_disks`` that was being wiped.
         offset_mib: the part of it that is wiped.
         is_creating: whether the disks were being created; none is wiped.
     """
@@ -88,6 +92,7 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
         """Declare all nodes if the allocator chooses, else the affected ones."""
         if self.ctx.resumption is not None:
             super().declare_locks(level)
+            # Shared as `node_disks.wipe` held them when it was interrupted.
             if level is locking.Level.NODE and not self.left.is_creating:
                 self.locks.shared.add(level)
         elif self.op.iallocator:
@@ -117,6 +122,7 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
             if not params.has_exclusive_storage(snapshot, node):
                 self._refuse_spindles()
         moves = bool(self.new_nodes or self.op.iallocator)
+        # A node that is marked offline cannot be asked whether the guest runs there.
         if not (moves and self.primary.offline):
             self.require_online_primary()
             self.require_stopped("have its disks recreated")
@@ -128,7 +134,7 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
         self._require_lost()
         self.changed = list(self.chosen.values())
         owner = self._owner()
-        nodes = {n for disk in self.changed for n in disks.nodes_of(disk, owner)}
+        nodes = {n for disk in self.changed for n in node_disks.nodes_of(disk, owner)}
         volumes.require_space(self.ctx, sorted(nodes), self.changed, instance.name)
         for kind in sorted({disk.dev_type for disk in self.changed}):
             size_mib = sum(disk.size for disk in self.changed if disk.dev_type == kind)
@@ -159,7 +165,7 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
                 f"instance {instance.name}: template {template} is on {where},"
                 f" found {len(self.new_nodes)} new nodes"
             )
-        mirror_specs.check_nodes(snapshot, template, self.new_nodes, instance.name)
+        mirror_records.check_nodes(snapshot, template, self.new_nodes, instance.name)
         for node in self.new_nodes:
             checks.node_takes_instances(snapshot, node, instance.name)
 
@@ -203,14 +209,17 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
         kept: list[str] = []
         lost: list[int] = []
         for index, disk in self.chosen.items():
-            present = [n for n in disks.nodes_of(disk, owner) if self._has(n, disk)]
-            names = [common.node_name(self.ctx, node) for node in present]
+            present = [
+                n for n in node_disks.nodes_of(disk, owner) if self._has(n, disk)
+            ]
+            names = [self.ctx.node_name(node) for node in present]
             if present:
                 place = "/".join(
-                    part.logical_id[-1] for part in mirror_specs.parts(disk)
+                    part.logical_id[-1] for part in mirror_records.parts(disk)
                 )
                 kept += [
-                    f"{disks.label(index)} ({place}) on node {name}" for name in names
+                    f"{node_disks.label(index)} ({place}) on node {name}"
+                    for name in names
                 ]
             else:
                 lost.append(index)
@@ -230,7 +239,7 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
         if disk.dev_type == "ext":
             return self._can_attach(node, disk)
         wire = encode.disk(self.ctx.snapshot, disk, self._owner())
-        status = self.ctx.rpc.call_one("blockdev_find", node, wire).require(
+        status = self.ctx.rpc.call_node(node, calls.blockdev_find(wire)).require(
             f"instance {self.instance.name}: cannot determine whether {disk.iv_name} is"
             " lost",
             ecodes.ECODE_ENVIRON,
@@ -242,8 +251,8 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
         wire = encode.disk(self.ctx.snapshot, disk, self._owner())
         owner = encode.instance(self.ctx.snapshot, self._owner())
         index = self.instance.disks.index(disk.uuid)
-        answer = self.ctx.rpc.call_one(
-            "blockdev_assemble", node, wire, owner, True, index
+        answer = self.ctx.rpc.call_node(
+            node, calls.blockdev_assemble(wire, owner, True, index)
         )
         if answer.failed and not answer.is_answered:
             answer.require(
@@ -251,10 +260,11 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
                 f" {disk.iv_name} is lost",
                 ecodes.ECODE_ENVIRON,
             )
+        # A provider refuses to attach a volume that does not exist.
         if answer.failed:
             return False
-        undone = self.ctx.rpc.call_one("blockdev_shutdown", node, wire)
-        common.warn_failed(self.ctx, undone, f"cannot detach {disk.iv_name}")
+        undone = self.ctx.rpc.call_node(node, calls.blockdev_shutdown(wire))
+        self.ctx.warn_failed(undone, f"cannot detach {disk.iv_name}")
         return True
 
     def _chosen(self) -> dict[int, objects.Disk]:
@@ -267,101 +277,24 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
 
     def execute(self) -> None:
         """Create the disks and wipe them, then change the records."""
-        changed = self.changed
         if self.new_nodes and self.new_nodes != [self.instance.primary_node]:
             self.ctx.log.warn("the volumes on the old node are not removed")
-        self._create(changed)
+        self._steps(self.changed).create()
 
     def resume(self) -> None:
         """Create the disks again, or wipe on; then change the records."""
-        left, instance = self.left, self.instance
-        changed = [objects.from_dict(objects.Disk, disk) for disk in left.disks]
-        if not {disk.uuid for disk in changed} <= set(instance.disks):
-            raise errors.OpExecError(
-                f"instance {instance.name}: a disk was removed while it was being"
-                " recreated"
-            )
-        if left.new_nodes:
-            for disk in changed:
-                mirror_specs.reserve_again(self.ctx, disk)
-        if left.is_creating:
-            self._create_again(changed)
-            return
-        self.ctx.log.message(
-            f"* the master daemon was restarted; {disks.label(left.position)} of the"
-            f" new ones is wiped on from {left.offset_mib} MiB"
-        )
-        disks.wipe_new(
-            self.ctx,
-            self._owner(),
-            changed,
-            first=left.position,
-            offset_mib=left.offset_mib,
-            save=self._saving(changed),
-        )
-        self._record(changed)
+        changed = [objects.from_dict(objects.Disk, disk) for disk in self.left.disks]
+        self._steps(changed).resume(self.left)
 
-    def _create(self, changed: Sequence[objects.Disk]) -> None:
-        """Create the disks and wipe them, then change the records."""
-        self._save(changed, 0, 0, is_creating=True)
-        disks.create_on_nodes_and_wipe(
-            self.ctx, self._owner(), changed, save=self._saving(changed)
-        )
-        self._record(changed)
-
-    def _create_again(self, changed: Sequence[objects.Disk]) -> None:
-        """Remove what was created of the lost disks, and create them.
-
-        Raises:
-            OpExecError: a node refused.
-        """
-        self.ctx.log.message(
-            "* the master daemon was restarted; the disks are created again"
-        )
-        owner = self._owner()
-        # They may be active for a wipe that had not begun.
-        disks.shutdown(self.ctx, owner, disks=changed, mark=False)
-        if not disks.remove_all(self.ctx, owner, changed):
-            raise errors.OpExecError(
-                f"instance {self.instance.name}: the master daemon was restarted while"
-                " its disks were being created, and those that exist cannot be"
-                " removed; they have no data: remove them on their nodes, and run"
-                f" gnt-instance recreate-disks {self.instance.name} again"
-            )
-        self._create(changed)
+    def _steps(self, changed: Sequence[objects.Disk]) -> "_Recreation":
+        return _Recreation(self.ctx, self.instance, changed, self.new_nodes)
 
     def _owner(self) -> objects.Instance:
         """Return the instance when it is on its future node."""
-        if not self.new_nodes:
-            return self.instance
-        return self.instance.replace(primary_node=self.new_nodes[0])
-
-    def _saving(self, changed: Sequence[objects.Disk]) -> Callable[[int, int], None]:
-        """Return a function that stores the progress of the wipe."""
-        return lambda position, mib: self._save(changed, position, mib)
-
-    def _save(
-        self,
-        changed: Sequence[objects.Disk],
-        position: int,
-        offset_mib: int,
-        *,
-        is_creating: bool = False,
-    ) -> None:
-        records = [objects.to_dict(disk) for disk in changed]
-        state = Interrupted(self.new_nodes, records, position, offset_mib, is_creating)
-        self.ctx.save_resumption(msgspec.to_builtins(state))
-
-    def _record(self, changed: Sequence[objects.Disk]) -> None:
-        with self.ctx.config.edit(self.ctx.owner) as edit:
-            for disk in changed:
-                if disk != edit.snapshot.disks[disk.uuid]:
-                    edit.update(disk)
-            if self.new_nodes:
-                edit.set_primary_node(self.uuid, self.new_nodes[0])
+        return _at_new_nodes(self.instance, self.new_nodes)
 
     def _changed(self, disk: objects.Disk, changes: Mapping[str, Any]) -> objects.Disk:
-        if mirror_specs.is_mirror(disk):
+        if mirror_records.is_mirror(disk):
             return self._changed_mirror(disk, changes)
         nodes = tuple(self.new_nodes) if self.new_nodes and disk.nodes else disk.nodes
         return disk.replace(nodes=nodes, **changes)
@@ -371,7 +304,7 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
     ) -> objects.Disk:
         """Return a mirror on its new nodes: other minors, the same port and secret."""
         if "size" in changes:
-            disk = mirror_specs.with_size(disk, changes["size"])
+            disk = mirror_records.with_size(disk, changes["size"])
         disk = disk.replace(**changes)
         if not self.new_nodes:
             return disk
@@ -382,3 +315,116 @@ class InstanceRecreateDisks(common.InstanceUnit[opcodes.InstanceRecreateDisks]):
         return disk.replace(
             logical_id=(*nodes, port, *minors, secret), nodes=nodes, children=children
         )
+
+
+def _at_new_nodes(
+    instance: objects.Instance, new_nodes: Sequence[str]
+) -> objects.Instance:
+    """Return the instance when it is on its future node."""
+    if not new_nodes:
+        return instance
+    return instance.replace(primary_node=new_nodes[0])
+
+
+class _Recreation(common.InstanceWork):
+    """The steps that create the disks, wipe them and change their records."""
+
+    def __init__(
+        self,
+        ctx: base.Context,
+        instance: objects.Instance,
+        changed: Sequence[objects.Disk],
+        new_nodes: Sequence[str],
+    ) -> None:
+        """Make the steps.
+
+        Args:
+            ctx: dependencies of the opcode.
+            instance: the instance.
+            changed: the future records of the disks.
+            new_nodes: uuids of the nodes to which they move; empty if they stay.
+        """
+        super().__init__(ctx, instance)
+        self._changed, self._new_nodes = changed, new_nodes
+
+    @property
+    def _owner(self) -> objects.Instance:
+        return _at_new_nodes(self.instance, self._new_nodes)
+
+    def resume(self, left: Interrupted) -> None:
+        """Create the disks again, or wipe on; then change the records."""
+        changed, instance = self._changed, self.instance
+        if not {disk.uuid for disk in changed} <= set(instance.disks):
+            raise errors.OpExecError(
+                f"instance {instance.name}: a disk was removed while it was being"
+                " recreated"
+            )
+        # Disks that stay have recorded identifiers, which nobody else takes.
+        if left.new_nodes:
+            for disk in changed:
+                mirror_records.reserve_again(self.ctx, disk)
+        if left.is_creating:
+            self._create_again()
+            return
+        self.ctx.log.message(
+            f"* the master daemon was restarted; {node_disks.label(left.position)} of"
+            f" the new ones is wiped on from {left.offset_mib} MiB"
+        )
+        node_disks.wipe_new(
+            self.ctx,
+            self._owner,
+            changed,
+            first=left.position,
+            offset_mib=left.offset_mib,
+            save=self._save,
+        )
+        self._record()
+
+    def create(self) -> None:
+        """Create the disks and wipe them, then change the records."""
+        # Stored first: disks that keep their nodes have records, so no note names them,
+        # and `_create_again` alone removes what exists after a crash.
+        self._save(0, 0, is_creating=True)
+        node_disks.create_on_nodes_and_wipe(
+            self.ctx, self._owner, self._changed, save=self._save
+        )
+        self._record()
+
+    def _create_again(self) -> None:
+        """Remove what was created of the lost disks, and create them.
+
+        Raises:
+            OpExecError: a node refused.
+        """
+        self.ctx.log.message(
+            "* the master daemon was restarted; the disks are created again"
+        )
+        owner = self._owner
+        # They may be active for a wipe that had not begun.
+        node_disks.shutdown(self.ctx, owner, disks=self._changed, mark=False)
+        if not node_disks.remove_all(self.ctx, owner, self._changed):
+            raise errors.OpExecError(
+                f"instance {self.instance.name}: the master daemon was restarted while"
+                " its disks were being created, and those that exist cannot be"
+                " removed; they have no data: remove them on their nodes, and run"
+                f" gnt-instance recreate-disks {self.instance.name} again"
+            )
+        self.create()
+
+    def _save(
+        self, position: int, offset_mib: int, *, is_creating: bool = False
+    ) -> None:
+        records = [objects.to_dict(disk) for disk in self._changed]
+        state = Interrupted(
+            list(self._new_nodes), records, position, offset_mib, is_creating
+        )
+        self.ctx.save_resumption(msgspec.to_builtins(state))
+
+    def _record(self) -> None:
+        with self.ctx.config.edit(self.ctx.owner) as edit:
+            for disk in self._changed:
+                # Any update adds 1 to the serial number, one without a change as well.
+                if disk != edit.snapshot.disks[disk.uuid]:
+                    edit.update(disk)
+            if self._new_nodes:
+                edit.set_primary_node(self._uuid, self._new_nodes[0])

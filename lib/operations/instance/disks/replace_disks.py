@@ -21,10 +21,11 @@ from ganeti.operations.instance import checks, common
 from ganeti.operations.instance.disks import (
     replace_secondary,
     replace_volumes,
-    replacement,
+    replacement_steps,
     volumes,
 )
-from ganeti.protocols.rpc import encode
+from ganeti.protocols.rpc import calls, encode
+from ganeti.protocols.rpc.answers import BlockDevice
 
 _NEW_SECONDARY: Final = "replace_new_secondary"
 _AUTO: Final = "replace_auto"
@@ -44,7 +45,7 @@ class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
     #: The secondary node at the beginning.
     old: str
     #: The work of an earlier run whose master daemon ended.
-    left: replacement.Work | None = None
+    left: replacement_steps.Work | None = None
 
     def check_arguments(self) -> None:
         """Check that mode, disks and new node fit together."""
@@ -76,7 +77,8 @@ class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
         )
         self.old = next(iter(snapshot.secondary_nodes(self.instance)), "")
         if self.ctx.resumption is not None:
-            self.left = msgspec.convert(self.ctx.resumption, replacement.Work)
+            self.left = msgspec.convert(self.ctx.resumption, replacement_steps.Work)
+            # The record may name the new secondary node already.
             if self.left.old:
                 self.remote, self.old = self.left.target, self.left.old
             return
@@ -88,6 +90,7 @@ class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
     def declare_locks(self, level: locking.Level) -> None:
         """Declare all nodes if the allocator chooses, else the affected ones."""
         if self.left is not None:
+            # Only the locks that the interrupted work still held.
             if level not in self.left.released:
                 super().declare_locks(level)
         elif self.op.iallocator:
@@ -102,11 +105,11 @@ class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
 
     def hooks_env(self) -> dict[str, Any]:
         """Return the variables of the instance and of the request."""
-        new = common.node_name(self.ctx, self.remote) if self.remote else None
+        new = self.ctx.node_name(self.remote) if self.remote else None
         return super().hooks_env() | {
             "MODE": self.op.mode,
             "NEW_SECONDARY": new,
-            "OLD_SECONDARY": common.node_name(self.ctx, self.old),
+            "OLD_SECONDARY": self.ctx.node_name(self.old),
         }
 
     def hooks_nodes(self) -> tuple[Sequence[str], Sequence[str]]:
@@ -126,6 +129,7 @@ class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
         self._require_mirror()
         self._check_indexes()
         self.require_online_primary()
+        # Again with the locks: it may have changed while the job waited.
         self.old = self.secondary.uuid
         if self.op.mode == _NEW_SECONDARY:
             self._find_new_secondary()
@@ -146,7 +150,7 @@ class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
 
     def resume(self) -> None:
         """Continue the replacement."""
-        work = msgspec.convert(self.ctx.resumption, replacement.Work)
+        work = msgspec.convert(self.ctx.resumption, replacement_steps.Work)
         recorded = {
             disk.uuid for disk in self.ctx.snapshot.instance_disks(self.instance)
         }
@@ -158,15 +162,17 @@ class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
             )
         self._replacement(work).resume()
 
-    def _replacement(self, work: replacement.Work) -> replacement.Replacement:
-        kind: type[replacement.Replacement] = (
+    def _replacement(
+        self, work: replacement_steps.Work
+    ) -> replacement_steps.Replacement:
+        kind: type[replacement_steps.Replacement] = (
             replace_secondary.SecondaryReplacement
             if work.old
             else replace_volumes.VolumeReplacement
         )
         return kind(self.ctx, self.instance, work)
 
-    def _work(self) -> replacement.Work:
+    def _work(self) -> replacement_steps.Work:
         """Return the work, with new identifiers."""
         ctx, instance, chosen = self.ctx, self.instance, self._chosen()
         is_move = self.op.mode == _NEW_SECONDARY
@@ -182,7 +188,7 @@ class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
             if is_move
             else replace_volumes.new_records(ctx, self.target, chosen)
         )
-        return replacement.Work(
+        return replacement_steps.Work(
             target=self.target,
             indexes=list(self.indexes),
             made=[objects.to_dict(disk) for disk in made],
@@ -295,19 +301,19 @@ class InstanceReplaceDisks(common.InstanceUnit[opcodes.InstanceReplaceDisks]):
         disks = snapshot.instance_disks(instance)
         what = f"instance {instance.name}: cannot find its faulty disks"
         wires = [encode.disk(snapshot, disk, instance) for disk in disks]
-        rows = self.ctx.rpc.call_one(
-            "blockdev_getmirrorstatus_multi", node.uuid, wires
+        rows = self.ctx.rpc.call_node(
+            node.uuid, calls.blockdev_getmirrorstatus_multi(wires)
         ).require(what, ecodes.ECODE_ENVIRON)
         faulty = []
-        for index, (is_known, status) in enumerate(rows or ()):
+        for index, (is_known, status) in enumerate(rows):
             if not is_known:
                 raise errors.OpPrereqError(
                     f"{what}: node {node.name}: disk/{index}: {status}",
                     ecodes.ECODE_ENVIRON,
                 )
             if (
-                status is not None
-                and status.get("ldisk_status") == disk_constants.LDS_FAULTY
+                isinstance(status, BlockDevice)
+                and status.ldisk_status == disk_constants.LDS_FAULTY
             ):
                 faulty.append(index)
         return faulty

@@ -10,14 +10,18 @@ the old nodes connect again.
 from collections.abc import Iterator, Sequence
 
 from ganeti.base import errors
-from ganeti.decisions.verify import mirrors as verify_mirrors
+from ganeti.decisions.verify import mirrors
 from ganeti.master import config
 from ganeti.model import objects
 from ganeti.operations import base
-from ganeti.operations.instance import common
-from ganeti.operations.instance.disks import disks_on_nodes as disks
-from ganeti.operations.instance.disks import mirror_specs, mirrors, replacement
-from ganeti.operations.instance.disks.replacement import STEPS
+from ganeti.operations.instance.disks import (
+    mirror_records,
+    mirror_states,
+    node_disks,
+    replacement_steps,
+)
+from ganeti.operations.instance.disks.replacement_steps import STEPS
+from ganeti.protocols.rpc import calls
 
 
 def new_records(
@@ -45,7 +49,7 @@ def new_records(
     return records
 
 
-class SecondaryReplacement(replacement.Replacement):
+class SecondaryReplacement(replacement_steps.Replacement):
     """The steps that give disks another secondary node."""
 
     def note(self) -> Iterator[config.MadeDisk]:
@@ -65,35 +69,37 @@ class SecondaryReplacement(replacement.Replacement):
             if isinstance(state, str) or not state.is_active:
                 why = state if isinstance(state, str) else "is not active"
                 raise errors.OpExecError(
-                    f"{self.what}: {disks.label(index)} on its primary node"
+                    f"{self.what}: {node_disks.label(index)} on its primary node"
                     f" {self.name(primary)}: {why}"
                 )
         log.step(2, STEPS, f"Check the data of node {self.name(primary)}")
         for (index, _disk), state in zip(self.chosen, states, strict=True):
-            if isinstance(state, mirrors.Status) and not state.is_complete:
+            if isinstance(state, mirror_states.Status) and not state.is_complete:
                 raise errors.OpExecError(
-                    f"{self.what}: {disks.label(index)} is not up to date on its"
+                    f"{self.what}: {node_disks.label(index)} is not up to date on its"
                     f" primary node {self.name(primary)}, and the secondary node's data"
                     " would be lost; wait for the synchronisation, or replace the disk"
                     " on the primary node first (replace-disks -p)"
                 )
+        # Otherwise the old node has the same data.
         if any(not isinstance(item, str) and item.is_degraded for item in states):
             self._check_age(states)
 
-    def _check_age(self, states: Sequence[mirrors.Status | str]) -> None:
+    def _check_age(self, states: Sequence[mirror_states.Status | str]) -> None:
         """Refuse to give up data of the secondary node that is newer, if it answers.
 
         Raises:
             OpExecError: it is newer, or in use there.
         """
         chosen = [disk for _index, disk in self.chosen]
-        others = mirrors.statuses(self.ctx, self.instance, chosen, self.work.old)
+        others = mirror_states.statuses(self.ctx, self.instance, chosen, self.work.old)
+        # Without an answer there is nothing to compare, so lengths may differ.
         for (index, _disk), own, other in zip(
             self.chosen, states, others or (), strict=others is not None
         ):
             if isinstance(own, str) or isinstance(other, str):
                 continue
-            problem = verify_mirrors.find(
+            problem = mirrors.find(
                 self.instance.name,
                 index,
                 (self.name(self.instance.primary_node), own.row),
@@ -101,14 +107,15 @@ class SecondaryReplacement(replacement.Replacement):
             )
             if problem is not None and problem.forbids:
                 raise errors.OpExecError(
-                    f"{self.what}: {disks.label(index)}: {problem.line()}; the only"
-                    " copy of that data would be lost"
+                    f"{self.what}: {node_disks.label(index)}: {problem.line()}; the"
+                    " only copy of that data would be lost"
                 )
 
     def prepare(self) -> None:
         """Remove what an earlier replacement left, refuse what is somebody else's."""
         notes, target = self.ctx.config.disk_notes, self.work.target
         for disk in self.made:
+            # No sweep may remove them later, when new volumes have their names.
             remains = notes.take_over(
                 self.ctx.owner, disk.uuid, target, instance=self.instance.name
             )
@@ -131,12 +138,13 @@ class SecondaryReplacement(replacement.Replacement):
         made = []
         sized = self.sized(self.instance.primary_node)
         for index, disk in zip(self.work.indexes, sized, strict=True):
+            # Before the call, since one that failed may have left volumes.
             made.append(disk)
             result = self.create_one(index, _alone(disk))
             if result.failed:
                 for each in made:
                     self.remove(self.work.target, each)
-            result.unwrap(f"{self.what}: cannot create {disks.label(index)}")
+            result.unwrap(f"{self.what}: cannot create {node_disks.label(index)}")
 
     @property
     def _is_committed(self) -> bool:
@@ -149,7 +157,8 @@ class SecondaryReplacement(replacement.Replacement):
         """Leave the old node, record the new one, connect with it."""
         if not self._is_committed:
             for disk in self.made:
-                mirror_specs.reserve_again(self.ctx, disk)
+                # A restart has lost the reservations; an owner may repeat its own.
+                mirror_records.reserve_again(self.ctx, disk)
             try:
                 self._leave_old()
                 self._commit()
@@ -163,35 +172,38 @@ class SecondaryReplacement(replacement.Replacement):
             for node in nodes:
                 self._connect_again(node, self.made)
         wires = [self.wire(disk) for disk in self.made]
-        answers = self.ctx.rpc.call("drbd_attach_net", nodes, (wires, False))
+        answers = self.ctx.rpc.call_nodes(nodes, calls.drbd_attach_net(wires, False))
         for result in answers.values():
-            common.warn_failed(
-                self.ctx, result, f"{self.what}: its disks cannot connect"
-            )
+            self.ctx.warn_failed(result, f"{self.what}: its disks cannot connect")
 
     def _leave_old(self) -> None:
         log, work, primary = self.ctx.log, self.work, self.instance.primary_node
         for (index, _disk), disk in zip(self.chosen, self.made, strict=True):
             log.message(
-                f"* activating {disks.label(index)} on {self.name(work.target)},"
+                f"* activating {node_disks.label(index)} on {self.name(work.target)},"
                 " without a connection"
             )
+            # The primary node still exchanges data with the old node, under the same
+            # port.
             self.assemble(work.target, _alone(disk), index).unwrap(
-                f"{self.what}: cannot activate {disks.label(index)}"
+                f"{self.what}: cannot activate {node_disks.label(index)}"
             )
         for index, disk in self.chosen:
             log.message(
-                f"* shutting down {disks.label(index)} on {self.name(work.old)}"
+                f"* shutting down {node_disks.label(index)} on {self.name(work.old)}"
             )
-            result = self.call("blockdev_shutdown", work.old, self.wire(disk))
+            result = self.ctx.rpc.call_node(
+                work.old, calls.blockdev_shutdown(self.wire(disk))
+            )
+            # The old node may be replaced because it is lost.
             if result.failed:
                 log.warn(
-                    result.describe(f"cannot shut down {disks.label(index)}"),
+                    result.describe(f"cannot shut down {node_disks.label(index)}"),
                     "its volumes are removed when the node answers",
                 )
         log.message(f"* disconnecting the disks on {self.name(primary)}")
         wires = [self.wire(disk) for _index, disk in self.chosen]
-        self.call("drbd_disconnect_net", primary, wires).unwrap(
+        self.ctx.rpc.call_node(primary, calls.drbd_disconnect_net(wires)).unwrap(
             f"{self.what}: cannot disconnect its disks"
         )
 
@@ -216,7 +228,7 @@ class SecondaryReplacement(replacement.Replacement):
             result = self.assemble(node, disk, index)
             if result.failed and not result.offline:
                 self.ctx.log.warn(
-                    result.describe(f"cannot connect {disks.label(index)} again"),
+                    result.describe(f"cannot connect {node_disks.label(index)} again"),
                     f"run gnt-instance activate-disks {self.instance.name}",
                 )
 

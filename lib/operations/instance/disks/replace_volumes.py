@@ -8,17 +8,20 @@ volumes get their names back.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from ganeti.base import errors
-from ganeti.base.constants import disks as disk_constants
-from ganeti.decisions.verify import mirrors as verify_mirrors
+from ganeti.base.constants import disks
+from ganeti.decisions.verify import mirrors
 from ganeti.master import config
 from ganeti.model import objects
 from ganeti.operations import base
-from ganeti.operations.instance.disks import disks_on_nodes as disks
-from ganeti.operations.instance.disks import mirrors, replacement
-from ganeti.operations.instance.disks.replacement import STEPS
+from ganeti.operations.instance.disks import (
+    mirror_states,
+    node_disks,
+    replacement_steps,
+)
+from ganeti.operations.instance.disks.replacement_steps import STEPS
+from ganeti.protocols.rpc import Answer, calls
 
 
 def new_records(
@@ -42,6 +45,8 @@ def new_records(
         )
         record = disk.replace(
             uuid=new,
+            # Without a port it never connects, so the minor of the other node is not
+            # used.
             logical_id=(target, other, None, minor, minor, disk.logical_id[5]),
             nodes=(target, other),
             children=children,
@@ -50,7 +55,7 @@ def new_records(
     return records
 
 
-class VolumeReplacement(replacement.Replacement):
+class VolumeReplacement(replacement_steps.Replacement):
     """The steps that give one node new volumes."""
 
     @property
@@ -60,25 +65,13 @@ class VolumeReplacement(replacement.Replacement):
             node for node in self.chosen[0][1].nodes if node != self.work.target
         )
 
-    def _replaced(self, disk: objects.Disk) -> tuple[objects.Disk, ...]:
-        """Return the old volumes of a disk under their later names."""
-        return tuple(
-            child.replace(
-                logical_id=(
-                    child.logical_id[0],
-                    f"{child.logical_id[1]}{self.work.suffix}",
-                )
-            )
-            for child in disk.children
-        )
-
     def note(self) -> Iterator[config.MadeDisk]:
         """Yield the new volumes with their first names, and the renamed old ones."""
         nodes = (self.work.target,)
         for (_index, disk), made in zip(self.chosen, self.made, strict=True):
             for volume in made.children:
                 yield config.MadeDisk(volume, nodes)
-            for volume in self._replaced(disk):
+            for volume in _replaced(disk, self.work.suffix):
                 yield config.MadeDisk(volume, nodes, kept_for=disk.uuid)
 
     # Steps
@@ -88,7 +81,9 @@ class VolumeReplacement(replacement.Replacement):
         log.step(1, STEPS, "Check that the devices exist")
         if not self.work.was_active:
             # The nodes have only begun to connect.
-            mirrors.wait_for_sync(self.ctx, self.instance, disks=self.chosen, once=True)
+            mirror_states.wait_for_sync(
+                self.ctx, self.instance, disks=self.chosen, once=True
+            )
         own = self.states(target)
         for (index, disk), state in zip(self.chosen, own, strict=True):
             self._check_device(index, disk, state)
@@ -105,32 +100,40 @@ class VolumeReplacement(replacement.Replacement):
                 )
             if problem and not self._is_given_up(index, state, other):
                 raise errors.OpExecError(
-                    f"{self.what}: cannot replace {disks.label(index)} on node"
+                    f"{self.what}: cannot replace {node_disks.label(index)} on node"
                     f" {self.name(target)}: on node {self.name(peer)} it {problem}"
                 )
 
+    def _compared(
+        self, index: int, *ends: tuple[str, mirror_states.Status]
+    ) -> mirrors.Problem | None:
+        """Return the problem that the primary node and the other one have."""
+        first, second = ((self.name(node), status.row) for node, status in ends)
+        return mirrors.find(self.instance.name, index, first, second)
+
     def _is_old(
-        self, index: int, own: mirrors.Status | str, other: mirrors.Status | str
+        self,
+        index: int,
+        own: mirror_states.Status | str,
+        other: mirror_states.Status | str,
     ) -> bool:
         """Return whether the lost copy of the primary node may be the newer one."""
         if isinstance(own, str) or isinstance(other, str):
             return False
         if self.work.target != self.instance.primary_node:
             return False
-        problem = verify_mirrors.find(
-            self.instance.name,
-            index,
-            (self.name(self.work.target), own.row),
-            (self.name(self.peer), other.row),
-        )
+        problem = self._compared(index, (self.work.target, own), (self.peer, other))
         return (
             problem is not None
-            and problem.state is verify_mirrors.State.DISKLESS
+            and problem.state is mirrors.State.DISKLESS
             and problem.activates
         )
 
     def _is_given_up(
-        self, index: int, own: mirrors.Status | str, other: mirrors.Status | str
+        self,
+        index: int,
+        own: mirror_states.Status | str,
+        other: mirror_states.Status | str,
     ) -> bool:
         """Return whether the data of the secondary node is to be given up anyway.
 
@@ -141,20 +144,15 @@ class VolumeReplacement(replacement.Replacement):
             return False
         if self.work.target == self.instance.primary_node:
             return False
-        problem = verify_mirrors.find(
-            self.instance.name,
-            index,
-            (self.name(self.peer), other.row),
-            (self.name(self.work.target), own.row),
-        )
+        problem = self._compared(index, (self.peer, other), (self.work.target, own))
         return (
             problem is not None
-            and problem.state in verify_mirrors.SECONDARY_IS_GIVEN_UP
+            and problem.state in mirrors.SECONDARY_IS_GIVEN_UP
             and not problem.forbids
         )
 
     def _check_device(
-        self, index: int, disk: objects.Disk, state: mirrors.Status | str
+        self, index: int, disk: objects.Disk, state: mirror_states.Status | str
     ) -> None:
         """Refuse a device that is not active, unless its volumes are lost."""
         target = self.work.target
@@ -163,7 +161,8 @@ class VolumeReplacement(replacement.Replacement):
         is_lost = not all(self.has(target, child) for child in disk.children)
         if is_lost and target != self.instance.primary_node:
             self.ctx.log.info(
-                f"{disks.label(index)} has lost volumes on node {self.name(target)}"
+                f"{node_disks.label(index)} has lost volumes on node"
+                f" {self.name(target)}"
             )
             return
         why = state if isinstance(state, str) else "it is not active there"
@@ -173,7 +172,7 @@ class VolumeReplacement(replacement.Replacement):
             else f"run gnt-instance activate-disks {self.instance.name}"
         )
         raise errors.OpExecError(
-            f"{self.what}: cannot replace {disks.label(index)} on node"
+            f"{self.what}: cannot replace {node_disks.label(index)} on node"
             f" {self.name(target)}: {why}; {help_} first"
         )
 
@@ -188,13 +187,15 @@ class VolumeReplacement(replacement.Replacement):
             if result.failed:
                 for volume in (part for each in self.made for part in each.children):
                     self.remove(self.work.target, volume)
-            result.unwrap(f"{self.what}: cannot create volumes of {disks.label(index)}")
+            result.unwrap(
+                f"{self.what}: cannot create volumes of {node_disks.label(index)}"
+            )
 
     def change(self) -> None:
         """Exchange the volumes, one disk after the other."""
         states = self.states(self.work.target)
         for position, (index, disk) in enumerate(self.chosen):
-            self._exchange(index, disk, self.made[position], states[position])
+            _Exchange(self, index, disk, self.made[position], states[position]).run()
         self._connect()
 
     def _connect(self) -> None:
@@ -206,7 +207,7 @@ class VolumeReplacement(replacement.Replacement):
         nodes = (self.work.target, self.peer)
         alone = [
             any(
-                isinstance(state, mirrors.Status) and state.is_standalone
+                isinstance(state, mirror_states.Status) and state.is_standalone
                 for state in ends
             )
             for ends in zip(*(self.states(node) for node in nodes), strict=True)
@@ -215,145 +216,188 @@ class VolumeReplacement(replacement.Replacement):
             for (index, disk), is_alone in zip(self.chosen, alone, strict=True):
                 if is_alone:
                     self.assemble(node, disk, index).unwrap(
-                        f"{self.what}: cannot connect {disks.label(index)}"
+                        f"{self.what}: cannot connect {node_disks.label(index)}"
                     )
-
-    def _exchange(
-        self,
-        index: int,
-        disk: objects.Disk,
-        made: objects.Disk,
-        state: mirrors.Status | str,
-    ) -> None:
-        target = self.work.target
-        is_active = isinstance(state, mirrors.Status) and state.is_active
-        is_faulty = isinstance(state, mirrors.Status) and (
-            state.ldisk == disk_constants.LDS_FAULTY
-        )
-        self.ctx.log.message(
-            f"* exchanging the volumes of {disks.label(index)} on {self.name(target)}"
-        )
-        is_first = not self.is_resumed or any(self._exist(made.children))
-        try:
-            if is_first:
-                if is_active:
-                    self._detach(index, disk)
-                self._rename(index, disk, made)
-            if is_active and (is_first or is_faulty):
-                children = [self.wire(child) for child in disk.children]
-                self.call(
-                    "blockdev_addchildren", target, self.wire(disk), children
-                ).unwrap(f"{self.what}: cannot attach the new {disks.label(index)}")
-            elif not is_active:
-                self.assemble(target, disk, index).unwrap(
-                    f"{self.what}: cannot activate the new {disks.label(index)}"
-                )
-        except errors.GenericError:
-            self._undo(index, disk, made)
-            raise
-
-    def _exist(self, volumes: Sequence[objects.Disk]) -> list[bool]:
-        return [self.has(self.work.target, volume) for volume in volumes]
-
-    def _detach(self, index: int, disk: objects.Disk) -> None:
-        children = [self.wire(child) for child in disk.children]
-        self.call(
-            *("blockdev_removechildren", self.work.target, self.wire(disk), children)
-        ).unwrap(f"{self.what}: cannot detach the old volumes of {disks.label(index)}")
-
-    def _rename(self, index: int, disk: objects.Disk, made: objects.Disk) -> None:
-        """Rename the old volumes as far as they exist, then the new ones."""
-        what = f"{self.what}: cannot rename the %s volumes of {disks.label(index)}"
-        away = zip(disk.children, self._replaced(disk), strict=True)
-        # After an interruption, some new volumes may have their final names already.
-        left = (
-            self._exist(made.children)
-            if self.is_resumed
-            else [True] * len(made.children)
-        )
-        old = [
-            (volume, replaced)
-            for (volume, replaced), is_left in zip(away, left, strict=True)
-            if is_left and self.has(self.work.target, volume)
-        ]
-        if old:
-            self._rename_all(old).unwrap(what % "old")
-        new = [
-            (volume, final)
-            for volume, final, is_left in zip(
-                made.children, disk.children, left, strict=True
-            )
-            if is_left
-        ]
-        self._rename_all(new[::-1]).unwrap(what % "new")
-
-    def _rename_all(self, pairs: Sequence[tuple[objects.Disk, objects.Disk]]) -> Any:
-        rows = [[self.wire(old), list(new.logical_id)] for old, new in pairs]
-        return self.call("blockdev_rename", self.work.target, rows)
-
-    def _undo(self, index: int, disk: objects.Disk, made: objects.Disk) -> None:
-        """Give the old volumes their names back, and attach them."""
-        replaced, node = self._replaced(disk), self.name(self.work.target)
-        try:
-            is_old = self._exist(replaced)
-            if any(is_old) and self._has_volumes(disk):
-                # LVM would rename even these, and DRBD would go on with them.
-                self.ctx.log.warn(
-                    f"{disks.label(index)} uses its new volumes on node {node} already",
-                    "the old ones are removed when the disk is complete",
-                )
-                return
-            if any(is_old):
-                is_new = self._exist(made.children)
-                out = [
-                    (final, volume)
-                    for final, volume, is_there in zip(
-                        disk.children, made.children, is_new, strict=True
-                    )
-                    if not is_there and self.has(self.work.target, final)
-                ]
-                if out:
-                    self._rename_all(out).unwrap("new volumes")
-                back = [
-                    (volume, final)
-                    for volume, final, is_there in zip(
-                        replaced, disk.children, is_old, strict=True
-                    )
-                    if is_there
-                ]
-                self._rename_all(back[::-1]).unwrap("old volumes")
-            self.assemble(self.work.target, disk, index).unwrap("old disk")
-        except errors.GenericError as err:
-            self.ctx.log.warn(
-                f"{disks.label(index)} may have no volumes in use on node {node} now:"
-                f" {err}",
-                "repeat the command when the node answers",
-            )
-
-    def _has_volumes(self, disk: objects.Disk) -> bool:
-        """Return whether the target uses volumes for a disk.
-
-        Raises:
-            OpExecError: it does not say so.
-        """
-        position = [item for _index, item in self.chosen].index(disk)
-        state = self.states(self.work.target)[position]
-        if isinstance(state, str):
-            raise errors.OpExecError(state)
-        return state.is_active and state.ldisk != disk_constants.LDS_FAULTY
 
     def remove_old(self) -> bool:
         """Remove the old volumes."""
         gone = [
             self.remove(self.work.target, volume)
             for _index, disk in self.chosen
-            for volume in self._replaced(disk)
+            for volume in _replaced(disk, self.work.suffix)
         ]
         return all(gone)
 
 
+class _Exchange:
+    """The exchange of the volumes of one disk.
+
+    Args:
+        steps: the replacement that it belongs to.
+        index: of the disk.
+        disk: its record, whose volumes have the final names.
+        made: the new volumes with their first names.
+        state: of the disk on the node.
+    """
+
+    def __init__(
+        self,
+        steps: VolumeReplacement,
+        index: int,
+        disk: objects.Disk,
+        made: objects.Disk,
+        state: mirror_states.Status | str,
+    ) -> None:
+        self._steps, self._target = steps, steps.work.target
+        self._index, self._disk, self._made, self._state = index, disk, made, state
+        self._label = node_disks.label(index)
+        self._old_renamed = _replaced(disk, steps.work.suffix)
+
+    def run(self) -> None:
+        """Exchange them; after a failure the old ones are in use again.
+
+        Raises:
+            OpExecError: it failed.
+        """
+        target, state = self._target, self._state
+        is_active = isinstance(state, mirror_states.Status) and state.is_active
+        is_faulty = isinstance(state, mirror_states.Status) and (
+            state.ldisk == disks.LDS_FAULTY
+        )
+        self._steps.ctx.log.message(
+            f"* exchanging the volumes of {self._label} on {self._steps.name(target)}"
+        )
+        # While a new volume has its first name, the exchange is not complete.
+        is_first = not self._steps.is_resumed or any(self._exist(self._made.children))
+        try:
+            if is_first:
+                if is_active:
+                    self._detach()
+                self._rename()
+            # After an exchange that was complete, only a disk without volumes gets
+            # them.
+            if is_active and (is_first or is_faulty):
+                children = [self._steps.wire(child) for child in self._disk.children]
+                self._steps.ctx.rpc.call_node(
+                    target,
+                    calls.blockdev_addchildren(self._steps.wire(self._disk), children),
+                ).unwrap(f"{self._steps.what}: cannot attach the new {self._label}")
+            elif not is_active:
+                self._steps.assemble(target, self._disk, self._index).unwrap(
+                    f"{self._steps.what}: cannot activate the new {self._label}"
+                )
+        except errors.GenericError:
+            self._undo()
+            raise
+
+    def _exist(self, volumes: Sequence[objects.Disk]) -> list[bool]:
+        return [self._steps.has(self._target, volume) for volume in volumes]
+
+    def _detach(self) -> None:
+        children = [self._steps.wire(child) for child in self._disk.children]
+        self._steps.ctx.rpc.call_node(
+            self._target,
+            calls.blockdev_removechildren(self._steps.wire(self._disk), children),
+        ).unwrap(f"{self._steps.what}: cannot detach the old volumes of {self._label}")
+
+    def _rename(self) -> None:
+        """Rename the old volumes as far as they exist, then the new ones."""
+        what = f"{self._steps.what}: cannot rename the %s volumes of {self._label}"
+        away = zip(self._disk.children, self._old_renamed, strict=True)
+        # After an interruption, some new volumes may have their final names already.
+        left = (
+            self._exist(self._made.children)
+            if self._steps.is_resumed
+            else [True] * len(self._made.children)
+        )
+        old = [
+            (volume, replaced)
+            for (volume, replaced), is_left in zip(away, left, strict=True)
+            if is_left and self._steps.has(self._target, volume)
+        ]
+        if old:
+            self._rename_all(old).unwrap(what % "old")
+        new = [
+            (volume, final)
+            for volume, final, is_left in zip(
+                self._made.children, self._disk.children, left, strict=True
+            )
+            if is_left
+        ]
+        # The metadata precedes the data, see above.
+        self._rename_all(new[::-1]).unwrap(what % "new")
+
+    def _rename_all(
+        self, pairs: Sequence[tuple[objects.Disk, objects.Disk]]
+    ) -> Answer[None]:
+        rows = [(self._steps.wire(old), new.logical_id) for old, new in pairs]
+        return self._steps.ctx.rpc.call_node(self._target, calls.blockdev_rename(rows))
+
+    def _undo(self) -> None:
+        """Give the old volumes their names back, and attach them."""
+        replaced, node = self._old_renamed, self._steps.name(self._target)
+        try:
+            is_old = self._exist(replaced)
+            if any(is_old) and self._has_volumes():
+                # LVM would rename even these, and DRBD would go on with them.
+                self._steps.ctx.log.warn(
+                    f"{self._label} uses its new volumes on node {node} already",
+                    "the old ones are removed when the disk is complete",
+                )
+                return
+            if any(is_old):
+                is_new = self._exist(self._made.children)
+                out = [
+                    (final, volume)
+                    for final, volume, is_there in zip(
+                        self._disk.children, self._made.children, is_new, strict=True
+                    )
+                    if not is_there and self._steps.has(self._target, final)
+                ]
+                if out:
+                    self._rename_all(out).unwrap("new volumes")
+                back = [
+                    (volume, final)
+                    for volume, final, is_there in zip(
+                        replaced, self._disk.children, is_old, strict=True
+                    )
+                    if is_there
+                ]
+                self._rename_all(back[::-1]).unwrap("old volumes")
+            self._steps.assemble(self._target, self._disk, self._index).unwrap(
+                "old disk"
+            )
+        except errors.GenericError as err:
+            self._steps.ctx.log.warn(
+                f"{self._label} may have no volumes in use on node {node} now: {err}",
+                "repeat the command when the node answers",
+            )
+
+    def _has_volumes(self) -> bool:
+        """Return whether the target uses volumes for a disk.
+
+        Raises:
+            OpExecError: it does not say so.
+        """
+        position = [item for _index, item in self._steps.chosen].index(self._disk)
+        state = self._steps.states(self._target)[position]
+        if isinstance(state, str):
+            raise errors.OpExecError(state)
+        return state.is_active and state.ldisk != disks.LDS_FAULTY
+
+
+def _replaced(disk: objects.Disk, suffix: str) -> tuple[objects.Disk, ...]:
+    """Return the old volumes of a disk under their later names."""
+    return tuple(
+        child.replace(
+            logical_id=(child.logical_id[0], f"{child.logical_id[1]}{suffix}")
+        )
+        for child in disk.children
+    )
+
+
 def _problem(
-    own: mirrors.Status | str, other: mirrors.Status | str, instance: str
+    own: mirror_states.Status | str, other: mirror_states.Status | str, instance: str
 ) -> str | None:
     """Return why the data of the other node does not suffice, None if it does."""
     if isinstance(other, str):
@@ -362,7 +406,7 @@ def _problem(
         return f"is not active; run gnt-instance activate-disks {instance}"
     if not other.is_complete:
         return "is not up to date; the only complete copy would be lost"
-    is_both = isinstance(own, mirrors.Status) and own.is_complete
+    is_both = isinstance(own, mirror_states.Status) and own.is_complete
     if is_both and other.is_degraded:
         return (
             "may be old, since the nodes are not connected; run gnt-instance"

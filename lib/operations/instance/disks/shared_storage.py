@@ -9,6 +9,7 @@ from ganeti.base.constants import ecodes
 from ganeti.model import objects
 from ganeti.model.objects import params
 from ganeti.operations import base
+from ganeti.protocols.rpc import calls
 
 #: Parameters of disks in general; the others are the provider's.
 _GENERAL: Final = frozenset({"access"})
@@ -39,7 +40,7 @@ def check(
     if not external:
         return
     name = ctx.snapshot.nodes[node].name
-    rows = ctx.rpc.call_one("extstorage_diagnose", node).require(
+    rows = ctx.rpc.call_node(node, calls.extstorage_diagnose()).require(
         f"instance {instance.name}: cannot check its external storage",
         ecodes.ECODE_ENVIRON,
     )
@@ -69,10 +70,9 @@ def _check_provider(
     given = set(disk.params or {}) - _GENERAL
     offered = {str(row[0]) for row in parameters or () if row}
     if unknown := sorted(given - offered):
-        raise errors.OpPrereqError(
+        raise errors.refusal(
             f"{what}: external storage provider {wanted} has no parameter"
-            f" {', '.join(unknown)}, only {', '.join(sorted(offered)) or 'none'}",
-            ecodes.ECODE_INVAL,
+            f" {', '.join(unknown)}, only {', '.join(sorted(offered)) or 'none'}"
         )
 
 
@@ -94,9 +94,8 @@ def check_access(
         inherited = params.fill_diskparams(snapshot, group, disk.dev_type)
         access = {**inherited, **(disk.params or {})}.get("access")
         if access == _USERSPACE and instance.hypervisor not in _DIRECT:
-            raise errors.OpPrereqError(
+            raise errors.refusal(
                 f"instance {instance.name}: disks of template {disk.dev_type} with"
                 f" access={_USERSPACE} need hypervisor {' or '.join(_DIRECT)}, found"
-                f" {instance.hypervisor}; use access=kernelspace",
-                ecodes.ECODE_INVAL,
+                f" {instance.hypervisor}; use access=kernelspace"
             )

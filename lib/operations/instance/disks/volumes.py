@@ -1,19 +1,23 @@
 """Disks in volume groups and adopted devices: checks with the nodes, and adoption."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from ganeti.base import errors
 from ganeti.base.constants import disks as disk_constants
 from ganeti.base.constants import ecodes
 from ganeti.base.text import messages
 from ganeti.base.text.units import exact_mib
+from ganeti.decisions.verify import mirrors
 from ganeti.model import objects
 from ganeti.model.objects import params
 from ganeti.operations import base
-from ganeti.operations.instance import capacity, common
-from ganeti.operations.instance.disks import mirror_specs
-from ganeti.protocols.rpc import encode
+from ganeti.operations.instance import capacity
+from ganeti.operations.instance.disks import mirror_records
+from ganeti.protocols.rpc import Request, calls, encode
+from ganeti.protocols.rpc.answers import BlockDevice, NodeInfo
+
+_DTS_EXCL_STORAGE: Final = ("plain",)
 
 _MIB: Final = 1024 * 1024
 
@@ -26,12 +30,12 @@ def check_exclusive(
     Raises:
         OpPrereqError: it cannot; names the template.
     """
-    allowed = (*disk_constants.DTS_EXCL_STORAGE, "diskless")
+    allowed = (*_DTS_EXCL_STORAGE, "diskless")
     if template not in allowed and params.has_exclusive_storage(snapshot, node):
         raise errors.OpPrereqError(
             f"instance {instance}: disk template {template} is not possible with the"
             f" exclusive storage of node {snapshot.nodes[node].name}, only"
-            f" {', '.join(disk_constants.DTS_EXCL_STORAGE)}",
+            f" {', '.join(_DTS_EXCL_STORAGE)}",
             ecodes.ECODE_STATE,
         )
 
@@ -51,26 +55,30 @@ def require_space(
         OpPrereqError: wanted and free space, or why the free space is unknown.
     """
     wanted: dict[str, int] = {}
-    for part in (part for disk in disks for part in mirror_specs.parts(disk)):
+    for part in (part for disk in disks for part in mirror_records.parts(disk)):
         if part.dev_type == "plain":
             group = part.logical_id[0]
             wanted[group] = wanted.get(group, 0) + part.size
     if not wanted:
         return
+    # Disks that are reserved use their own reservation.
     own = {disk.uuid for disk in disks}
 
-    def arguments(node: str) -> Sequence[Any]:
+    def question(node: str) -> Request[NodeInfo]:
         exclusive = params.has_exclusive_storage(ctx.snapshot, node)
-        return [["lvm-vg", group, [exclusive]] for group in wanted], []
+        return calls.node_info([("lvm-vg", group, [exclusive]) for group in wanted], [])
 
-    answers = ctx.rpc.call("node_info", nodes, arguments)
+    answers = ctx.rpc.call_nodes(nodes, question)
     for node in nodes:
         name = ctx.snapshot.nodes[node].name
-        payload = answers[node].require(
+        info = answers[node].require(
             f"cannot get the free space of node {name}", ecodes.ECODE_ENVIRON
         )
-        for (group, size), report in zip(wanted.items(), payload[1] or (), strict=True):
-            free = report.get("storage_free") if report else None
+        # The answer has the order of the question.
+        for (group, size), report in zip(
+            wanted.items(), info.storage or (), strict=True
+        ):
+            free = report.storage_free if report else None
             if not isinstance(free, int):
                 raise errors.OpPrereqError(
                     f"instance {instance}: volume group {group} is missing on node"
@@ -151,6 +159,7 @@ def _refuse_used(
         for disk in snapshot.disks.values()
         for part in (disk, *disk.children)
         if part.dev_type == "blockdev"
+        # A volume of this name on another node is another one; a device may be shared.
         or (part.dev_type == "plain" and node in (part.nodes or disk.nodes))
     }
     for source in sources:
@@ -190,6 +199,7 @@ def _refuse_aliases(
         return
     seen: dict[tuple[int, int], str] = {}
     numbers = _numbers(ctx, node, paths)
+    # Those of others first, so that the error names a path of this request.
     for path in reversed(paths):
         same = seen.setdefault(numbers[path], path) if path in numbers else path
         if same != path:
@@ -206,14 +216,14 @@ def _numbers(
 ) -> dict[str, tuple[int, int]]:
     """Return the kernel's numbers of devices, by path; those of missing ones lack."""
     wires = [encode.disk(ctx.snapshot, _device(path)) for path in paths]
-    rows = ctx.rpc.call_one("blockdev_getmirrorstatus_multi", node, wires).require(
+    rows = ctx.rpc.call_node(node, calls.blockdev_getmirrorstatus_multi(wires)).require(
         f"cannot compare devices of node {ctx.snapshot.nodes[node].name}",
         ecodes.ECODE_ENVIRON,
     )
     numbers = {}
     for path, (is_known, status) in zip(paths, rows, strict=False):
-        if is_known and isinstance(status, dict):
-            pair = status.get("major"), status.get("minor")
+        if is_known and isinstance(status, BlockDevice):
+            pair = status.major, status.minor
             if isinstance(pair[0], int) and isinstance(pair[1], int):
                 numbers[path] = (pair[0], pair[1])
     return numbers
@@ -235,21 +245,19 @@ def _volume_sizes(
 ) -> dict[str, int]:
     name = ctx.snapshot.nodes[node].name
     groups = sorted({source.partition("/")[0] for source in sources})
-    rows = ctx.rpc.call_one("lv_list", node, groups).require(
+    rows = ctx.rpc.call_node(node, calls.lv_list(groups)).require(
         f"cannot list the volumes of node {name}", ecodes.ECODE_ENVIRON
     )
     if missing := [source for source in sources if source not in rows]:
-        raise errors.OpPrereqError(
-            f"instance {instance}: node {name} has no volume {', '.join(missing)}",
-            ecodes.ECODE_INVAL,
+        raise errors.refusal(
+            f"instance {instance}: node {name} has no volume {', '.join(missing)}"
         )
-    # size, inactive, open
-    if busy := [source for source in sources if rows[source][2]]:
+    if busy := [source for source in sources if rows[source].is_open]:
         raise errors.OpPrereqError(
             f"instance {instance}: in use on node {name}: {', '.join(busy)}",
             ecodes.ECODE_STATE,
         )
-    return {source: int(float(rows[source][0])) for source in sources}
+    return {source: int(float(rows[source].size)) for source in sources}
 
 
 def _device_sizes(
@@ -257,19 +265,17 @@ def _device_sizes(
 ) -> dict[str, int]:
     root = disk_constants.ADOPTABLE_BLOCKDEV_ROOT
     if wrong := [source for source in sources if not source.startswith(root)]:
-        raise errors.OpPrereqError(
+        raise errors.refusal(
             f"instance {instance}: only devices below {root} are adopted, found"
-            f" {', '.join(wrong)}",
-            ecodes.ECODE_INVAL,
+            f" {', '.join(wrong)}"
         )
     name = ctx.snapshot.nodes[node].name
-    sizes = ctx.rpc.call_one("bdev_sizes", node, list(sources)).require(
+    sizes = ctx.rpc.call_node(node, calls.bdev_sizes(list(sources))).require(
         f"cannot get the sizes of devices of node {name}", ecodes.ECODE_ENVIRON
     )
     if missing := [source for source in sources if not sizes.get(source)]:
-        raise errors.OpPrereqError(
-            f"instance {instance}: node {name} has no device {', '.join(missing)}",
-            ecodes.ECODE_INVAL,
+        raise errors.refusal(
+            f"instance {instance}: node {name} has no device {', '.join(missing)}"
         )
     return {source: int(sizes[source]) for source in sources}
 
@@ -294,12 +300,12 @@ def adopt(
             )
     if not renames:
         return
-    result = ctx.rpc.call_one(
-        "blockdev_rename",
+    result = ctx.rpc.call_node(
         instance.primary_node,
-        [[wire, list(new)] for wire, new in renames],
+        calls.blockdev_rename(renames),
     )
     if result.failed:
+        # The node tries all of them, so some may have their new names.
         release(ctx, instance, disks, sources)
     result.unwrap(f"instance {instance.name}: cannot adopt its disks")
     set_owner(ctx, instance, disks)
@@ -320,20 +326,18 @@ def release(
         if disk.dev_type != "plain":
             continue
         wire = encode.disk(ctx.snapshot, disk, instance)
-        status = ctx.rpc.call_one("blockdev_find", instance.primary_node, wire)
+        status = ctx.rpc.call_node(instance.primary_node, calls.blockdev_find(wire))
         volume = disk.logical_id[1]
-        if common.warn_failed(
-            ctx,
+        if ctx.warn_failed(
             status,
             f"volume {volume} may not have its name {source} back; it has the content",
         ):
             continue
         if status.payload is None:
             continue
-        back: list[Any] = [[wire, [disk.logical_id[0], source]]]
-        result = ctx.rpc.call_one("blockdev_rename", instance.primary_node, back)
-        common.warn_failed(
-            ctx,
+        back = [(wire, [disk.logical_id[0], source])]
+        result = ctx.rpc.call_node(instance.primary_node, calls.blockdev_rename(back))
+        ctx.warn_failed(
             result,
             f"volume {volume} did not get its name {source} back",
         )
@@ -348,9 +352,25 @@ def set_owner(
             continue
         wire = encode.disk(ctx.snapshot, disk, instance)
         text = f"originstname+{instance.name}"
-        place = "/".join(str(part.logical_id[1]) for part in mirror_specs.parts(disk))
+        place = "/".join(str(part.logical_id[1]) for part in mirror_records.parts(disk))
         for node in disk.nodes or (instance.primary_node,):
-            result = ctx.rpc.call_one("blockdev_setinfo", node, wire, text)
-            common.warn_failed(
-                ctx, result, f"volume {place} does not carry the name of its instance"
+            result = ctx.rpc.call_node(node, calls.blockdev_setinfo(wire, text))
+            ctx.warn_failed(
+                result, f"volume {place} does not carry the name of its instance"
             )
+
+
+class PresentGroups:
+    """Asks each node once, and only if the answer is needed."""
+
+    def __init__(self, ctx: base.Context) -> None:
+        self._ctx = ctx
+        self._known: dict[str, frozenset[str] | None] = {}
+
+    def lacks(self, node: str, disk: objects.Disk) -> bool:
+        """Return whether a node is known to lack a volume group of a mirror."""
+        if node not in self._known:
+            answer = self._ctx.rpc.call_node(node, calls.vg_list())
+            present = None if answer.failed else frozenset(answer.payload)
+            self._known[node] = present
+        return mirrors.lacks_group(self._known[node], disk)

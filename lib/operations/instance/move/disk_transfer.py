@@ -13,16 +13,20 @@ import msgspec
 
 from ganeti.base import errors
 from ganeti.base.constants import ecodes
-from ganeti.base.constants.protocols import export as constants
-from ganeti.base.constants.protocols import nodeverify
+from ganeti.base.constants.protocols import export, nodeverify
 from ganeti.decisions.verify import node_answer
 from ganeti.model import objects
 from ganeti.operations import base
-from ganeti.operations.instance import common
 from ganeti.operations.instance.move import transfer_watch
+from ganeti.protocols.rpc import calls
+from ganeti.protocols.rpc.answers import Transfer
+
+#: Seconds until the other end must connect, as in Ganeti.
+_DISK_TRANSFER_CONNECT_TIMEOUT: Final = 60
 
 #: Seconds until an import must listen.
 LISTEN_S: Final = 30.0
+# The name becomes a program on both nodes, so it has no path and no options.
 _TOOL: Final = re.compile(r"[A-Za-z0-9][-_.A-Za-z0-9]*")
 
 
@@ -57,7 +61,7 @@ class TransferPlan:
     source: Side
     target: Side
     sizes_mib: Sequence[int]
-    compress: str = constants.IEC_NONE
+    compress: str = export.IEC_NONE
 
     @property
     def sides(self) -> tuple[tuple[str, Side], ...]:
@@ -70,11 +74,10 @@ class TransferPlan:
 
 def check_tool(cluster: objects.Cluster, tool: str) -> None:
     """Refuse a compression tool that the cluster does not allow."""
-    allowed = (constants.IEC_NONE, *cluster.compression_tools)
+    allowed = (export.IEC_NONE, *cluster.compression_tools)
     if tool not in allowed or not _TOOL.fullmatch(tool):
-        raise errors.OpPrereqError(
-            f"compression tool: wanted one of {', '.join(allowed)}, found {tool!r}",
-            ecodes.ECODE_INVAL,
+        raise errors.refusal(
+            f"compression tool: wanted one of {', '.join(allowed)}, found {tool!r}"
         )
 
 
@@ -89,19 +92,20 @@ def require_tool(
         OpPrereqError: names tool and node.
     """
     check_tool(ctx.snapshot.cluster, tool)
-    if tool == constants.IEC_NONE:
+    if tool == export.IEC_NONE:
         return
     question = {nodeverify.NV_COMPRESSION: [tool]}
     asked = sorted({node for node in nodes if node})
-    answers = ctx.rpc.call(
-        "node_verify", asked, [question, ctx.snapshot.cluster.cluster_name, {}]
+    answers = ctx.rpc.call_nodes(
+        asked, calls.node_verify(question, ctx.snapshot.cluster.cluster_name, {})
     )
     for uuid, answer in answers.items():
         good: Mapping[str, Any] = node_answer.clean(answer.payload)[0]
+        # A node answers with the tools that it lacks.
         if tool in good.get(nodeverify.NV_COMPRESSION, ()):
             raise errors.OpPrereqError(
                 f"instance {instance}: compression tool {tool}: not found on node"
-                f" {common.node_name(ctx, uuid)}; install it there, or choose a tool"
+                f" {ctx.node_name(uuid)}; install it there, or choose a tool"
                 " that all nodes have",
                 ecodes.ECODE_ENVIRON,
             )
@@ -133,7 +137,7 @@ def _node_of(key: str) -> str:
 
 def magic(secret: str, instance: str, index: int) -> str:
     """Return the text at the beginning of one disk's data."""
-    text = f"{constants.RIE_VERSION}{secret}{instance}{index}"
+    text = f"{export.RIE_VERSION}{secret}{instance}{index}"
     return hashlib.sha1(text.encode()).hexdigest()
 
 
@@ -160,13 +164,16 @@ def copy_all(
         for key, side in plan.sides:
             if key in certificates:
                 continue
-            answer = ctx.rpc.call_one(
-                "x509_cert_create", side.node, constants.RIE_CERT_VALIDITY
+            answer = ctx.rpc.call_node(
+                side.node, calls.x509_cert_create(export.RIE_CERT_VALIDITY)
             )
             name, pem = answer.unwrap("cannot make a certificate for the transfer")
             certificates[key] = (name, pem)
             left = msgspec.structs.replace(left, certificates=dict(certificates))
+            # Stored one by one: after a crash, only stored keys are removed.
             save(left)
+        # A disk is stored as copied before its programs are cleaned up. If the master
+        # ended in between, both programs still have their files.
         _clean_up(ctx, left.ended)
         for index in range(len(plan.sizes_mib)):
             if index >= left.disk:
@@ -190,8 +197,8 @@ def _remove_certificates(
     ctx: base.Context, certificates: Mapping[str, tuple[str, str]]
 ) -> None:
     for key, (name, _pem) in certificates.items():
-        result = ctx.rpc.call_one("x509_cert_remove", _node_of(key), name)
-        common.warn_failed(ctx, result, "cannot remove a transfer's certificate")
+        result = ctx.rpc.call_node(_node_of(key), calls.x509_cert_remove(name))
+        ctx.warn_failed(result, "cannot remove a transfer's certificate")
 
 
 class _Transfer:
@@ -232,9 +239,12 @@ class _Transfer:
         )
         begun = ctx.clock.monotonic()
         try:
+            # Each end has one certificate, so fewer programs are an interrupted start.
             if len(self._started) < len(self._certificates):
                 self._start()
             self._watch()
+            # Stored before the clean-up: a node has no status of a program without
+            # files, so after a crash a copied disk would look like a failed one.
             after = Progress(
                 self._index + 1, self._certificates, ended=dict(self._started)
             )
@@ -254,30 +264,35 @@ class _Transfer:
         address = ctx.snapshot.nodes[self._target.node].secondary_ip
         _clean_up(ctx, self._started)
         self._started.clear()
+        # A node starts only one program per request key. The number is stored before it
+        # is used, so that no later attempt gets a program that has been ended.
         attempts = self._left.attempts + 1
         self._left = msgspec.structs.replace(self._left, attempts=attempts)
         self._record()
         self._started[self._target_key] = self._poll.start(
-            "import_start",
             self._target.node,
-            self._options(self._target_key, self._source_key),
-            self._target.instance,
-            f"disk{self._index}",
-            self._target.ends[self._index],
+            calls.import_start(
+                self._options(self._target_key, self._source_key),
+                self._target.instance,
+                f"disk{self._index}",
+                self._target.ends[self._index],
+            ),
         )
         self._record()
+        # The export gets the port, so the import must listen before.
         port = self._poll.wait_for_port(
             self._target.node, self._started[self._target_key], LISTEN_S
         )
         self._started[self._source_key] = self._poll.start(
-            "export_start",
             self._source.node,
-            self._options(self._source_key, self._target_key),
-            address,
-            port,
-            self._source.instance,
-            f"disk{self._index}",
-            self._source.ends[self._index],
+            calls.export_start(
+                self._options(self._source_key, self._target_key),
+                address,
+                port,
+                self._source.instance,
+                f"disk{self._index}",
+                self._source.ends[self._index],
+            ),
         )
         self._record()
 
@@ -291,6 +306,7 @@ class _Transfer:
     def _options(self, own: str, other: str) -> dict[str, Any]:
         ctx = self._ctx
         name, pem = self._certificates[own][0], self._certificates[other][1]
+        # Both ends must expect the same text, so both take the key of the target.
         secret = self._certificates[self._target_key][0]
         return {
             "key_name": name,
@@ -298,12 +314,12 @@ class _Transfer:
             "compress": self._plan.compress,
             "magic": magic(secret, self._plan.name, self._index),
             "ipv6": ":" in ctx.snapshot.nodes[self._target.node].secondary_ip,
-            "connect_timeout": constants.DISK_TRANSFER_CONNECT_TIMEOUT,
+            "connect_timeout": _DISK_TRANSFER_CONNECT_TIMEOUT,
             "request_key": f"disk{self._index}-{self._left.attempts}",
         }
 
     # Progress
-    def _status(self, key: str) -> transfer_watch.Status:
+    def _status(self, key: str) -> Transfer:
         return self._poll.status(_node_of(key), self._started[key])
 
     def _watch(self) -> None:
@@ -316,11 +332,11 @@ class _Transfer:
             if any(map(transfer_watch.has_failed, statuses.values())):
                 self._fail(statuses)
             report.report_progress(statuses[self._target_key])
-            if all(status.get("exit_status") == 0 for status in statuses.values()):
+            if all(status.exit_status == 0 for status in statuses.values()):
                 return
             self._poll.pause()
 
-    def _fail(self, statuses: dict[str, transfer_watch.Status]) -> NoReturn:
+    def _fail(self, statuses: dict[str, Transfer]) -> NoReturn:
         """Raise the error with the words of both ends, the source first.
 
         The other end notices a broken connection a little later.
@@ -338,7 +354,7 @@ class _Transfer:
         words = [
             self._poll.words(_node_of(key), statuses[key])
             for key in (self._source_key, self._target_key)
-            if statuses[key].get("exit_status") != 0
+            if statuses[key].exit_status != 0
         ]
         raise errors.OpExecError(f"{self._what}: {'; '.join(words)}")
 
@@ -346,5 +362,5 @@ class _Transfer:
 def _clean_up(ctx: base.Context, transfers: Mapping[str, str]) -> None:
     """End transfers, by key, and remove their files; missing ones are no failure."""
     for key, name in transfers.items():
-        result = ctx.rpc.call_one("impexp_cleanup", _node_of(key), name)
-        common.warn_failed(ctx, result, "cannot clean up after the transfer")
+        result = ctx.rpc.call_node(_node_of(key), calls.impexp_cleanup(name))
+        ctx.warn_failed(result, "cannot clean up after the transfer")

@@ -1,4 +1,12 @@
-"""OP_INSTANCE_FAILOVER: stop on one node, start on another."""
+"""OP_INSTANCE_FAILOVER: stop on one node, start on another.
+
+The target can have a guest already: one that came there in a migration, and waits for
+the master. The source of the migration decides. A copy goes on only if its source says
+that it has given the guest up, or has not let it run since it was stopped: otherwise
+the guest may have run there and changed its disks, which the memory of the copy does
+not fit. So if the source is lost, the guest is booted from its disks, and the copy is
+removed.
+"""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -11,10 +19,100 @@ from ganeti.model import opcodes
 from ganeti.model.objects import params
 from ganeti.operations.instance import common
 from ganeti.operations.instance.devices import firmware
-from ganeti.operations.instance.disks import disks_on_nodes as disks
-from ganeti.operations.instance.disks import mirrors
-from ganeti.operations.instance.move import relocation
-from ganeti.operations.instance.run import waiting_copies
+from ganeti.operations.instance.disks import mirror_states, node_disks
+from ganeti.operations.instance.move import move_target
+from ganeti.operations.instance.run import elsewhere
+from ganeti.protocols import rpc
+from ganeti.protocols.rpc import calls
+from ganeti.protocols.rpc.answers import Migration
+
+
+def remove_waiting_copy(unit: "move_target.RelocationUnit[Any]", node: str) -> None:
+    """Remove what a migration has left on a node, so that the guest can boot there.
+
+    Never a guest that runs; the node refuses that as well. An emulator that a guest
+    has left looks as if it ran, until a migration from there is finished.
+    """
+    if unit.instance.hypervisor not in elsewhere.LEAVE_COPIES:
+        return
+    ctx, wire = unit.ctx, unit.encode()
+    info = elsewhere.info(ctx, unit.instance, node)
+    if info.failed:
+        return
+    if info.payload.is_running:
+        asked = ctx.rpc.call_node(node, calls.instance_get_migration_status(wire))
+        if asked.failed or not asked.payload.is_completed:
+            return
+    removed = ctx.rpc.call_node(
+        node, calls.instance_finalize_migration_dst(wire, "", False)
+    )
+    what = f"instance {unit.instance.name}: cannot remove its waiting copy"
+    ctx.warn_failed(removed, what)
+
+
+def waiting_copy_may_go_on(unit: "move_target.RelocationUnit[Any]", place: str) -> bool:
+    """Return whether the only guest waits on its node, and may go on there.
+
+    If the source has not given the guest up, the copy is removed.
+
+    Raises:
+        OpExecError: the guest may not go on; or a node does not answer.
+    """
+    instance, call = unit.instance, unit.ctx.rpc.call_node
+    what = f"instance {instance.name}: clean-up"
+    info = elsewhere.info(unit.ctx, instance, place).unwrap(what)
+    if not info.is_shut_down:
+        return False
+    wire = unit.encode()
+    answers = {
+        uuid: call(uuid, calls.instance_get_migration_status(wire))
+        for uuid in _sources(unit, place)
+    }
+    if any(_has_given_up(each) for each in answers.values()):
+        return True
+    node = unit.ctx.node_name(place)
+    if place == instance.primary_node:
+        raise errors.OpExecError(
+            f"instance {instance.name}: does not run on node {node}, and no other"
+            " node says that it has given it up; stop and start it with"
+            " gnt-instance shutdown and startup"
+        )
+    # Away from the primary node, `_sources` returns the primary node alone.
+    [(uuid, asked)] = answers.items()
+    source = unit.ctx.node_name(uuid)
+    if asked.failed:
+        raise errors.OpExecError(
+            f"{asked.describe(what)}, so the copy on node {node} waits; run"
+            f" gnt-instance migrate --cleanup {instance.name} when node {source}"
+            " answers, or, if it has died, mark it offline and use gnt-instance"
+            " failover, which removes the copy and boots the instance"
+        )
+    call(place, calls.instance_finalize_migration_dst(wire, "", False)).unwrap(what)
+    raise errors.OpExecError(
+        f"instance {instance.name}: does not run on any node: node {source} has"
+        f" not given it up, and does not run it any more, so its copy on node"
+        f" {node} was removed; stop and start it with gnt-instance shutdown and"
+        " startup"
+    )
+
+
+def _sources(unit: "move_target.RelocationUnit[Any]", place: str) -> list[str]:
+    """Return the nodes from which a guest may have come to its place."""
+    snapshot, primary = unit.ctx.snapshot, unit.instance.primary_node
+    if place != primary:
+        return [primary]
+    # It failed over there, so the record does not have its source any more.
+    nodes = snapshot.secondary_nodes(unit.instance) or snapshot.nodes
+    return sorted(
+        uuid for uuid in nodes if uuid != place and not snapshot.nodes[uuid].offline
+    )
+
+
+def _has_given_up(answer: rpc.Answer[Migration]) -> bool:
+    """Return whether a node has given a guest up, or has not let it run since."""
+    if answer.failed:
+        return False
+    return answer.payload.is_completed or answer.payload.is_stopped is True
 
 
 class Interrupted(msgspec.Struct, frozen=True):
@@ -30,7 +128,7 @@ class Interrupted(msgspec.Struct, frozen=True):
     is_stopped: bool = False
 
 
-class InstanceFailover(relocation.RelocationUnit[opcodes.InstanceFailover]):
+class InstanceFailover(move_target.RelocationUnit[opcodes.InstanceFailover]):
     """Unit that restarts an instance on another node, also if its own node is down."""
 
     HOOKS_PATH: ClassVar[str | None] = "instance-failover"
@@ -99,7 +197,7 @@ class InstanceFailover(relocation.RelocationUnit[opcodes.InstanceFailover]):
 
 
 def require_alone(
-    unit: "relocation.RelocationUnit[Any]", *, must_answer: bool | None = None
+    unit: "move_target.RelocationUnit[Any]", *, must_answer: bool | None = None
 ) -> None:
     """Refuse an instance that runs on a third node, where nobody would stop it.
 
@@ -114,7 +212,7 @@ def require_alone(
         )
 
 
-def require_complete(unit: "relocation.RelocationUnit[Any]") -> None:
+def require_complete(unit: "move_target.RelocationUnit[Any]") -> None:
     """Refuse a target that lacks data of active disks.
 
     Raises:
@@ -122,8 +220,8 @@ def require_complete(unit: "relocation.RelocationUnit[Any]") -> None:
     """
     ctx, instance = unit.ctx, unit.instance
     if instance.disks_active:
-        mirrored = mirrors.of(ctx.snapshot, instance)
-        mirrors.require_complete(
+        mirrored = mirror_states.of(ctx.snapshot, instance)
+        mirror_states.require_complete(
             *(ctx, instance, mirrored, unit.target),
             "fail over (ignore consistency only if that data may be lost)",
             is_peer_away=unit.primary.offline,
@@ -131,7 +229,7 @@ def require_complete(unit: "relocation.RelocationUnit[Any]") -> None:
 
 
 def resume(
-    unit: "relocation.RelocationUnit[Any]",
+    unit: "move_target.RelocationUnit[Any]",
     *,
     is_stopped: bool,
     shutdown_timeout_s: int,
@@ -143,7 +241,7 @@ def resume(
         OpPrereqError: the target lacks data, or another node runs the instance.
         OpExecError: a step failed.
     """
-    ctx, target = unit.ctx, common.node_name(unit.ctx, unit.target)
+    ctx, target = unit.ctx, unit.ctx.node_name(unit.target)
     ctx.log.message(
         f"* the master daemon was restarted; the failover to {target} continues"
     )
@@ -166,7 +264,7 @@ def resume(
 
 
 def fail_over(
-    unit: "relocation.RelocationUnit[Any]",
+    unit: "move_target.RelocationUnit[Any]",
     *,
     is_stopped: bool = False,
     shutdown_timeout_s: int,
@@ -186,18 +284,14 @@ def fail_over(
     if instance.forthcoming:
         unit.commit_primary(unit.target)
         return
+    # Stored before the guest stops, so that a restarted master starts it again.
     unit.save_failover(is_stopped=is_stopped)
     source = ctx.snapshot.nodes[unit.source]
     is_promised = ignore_consistency and not journal.is_of_automaton(unit.op.reason)
     excused = source.offline or is_promised
     ctx.log.message(f"* shutting down instance on source node {source.name}")
-    result = ctx.rpc.call_one(
-        "instance_shutdown",
-        source.uuid,
-        unit.encode(),
-        shutdown_timeout_s,
-        unit.op.reason,
-        timeout_s=shutdown_timeout_s + common.STOP_GRACE_S,
+    result = common.stop_guest(
+        *(ctx, unit.instance, shutdown_timeout_s, unit.op.reason), node=source.uuid
     )
     if result.failed:
         what = f"instance {instance.name}: could not be stopped"
@@ -208,31 +302,34 @@ def fail_over(
             )
         ctx.log.warn(result.describe(what) + "; going on, make sure the node is down")
     else:
+        # The originals are files of the source; the target gets the stored copies.
         firmware.save(ctx, unit.uuid, unit.source)
+    # Stored before the disks are shut down: `require_complete` refuses inactive disks.
     unit.save_failover(is_stopped=True)
     # Before the disks, which it may have opened.
-    waiting_copies.remove(unit, unit.target)
+    remove_waiting_copy(unit, unit.target)
     ctx.log.message("* deactivating the instance's disks on source node")
-    if not disks.shutdown(ctx, instance, ignore_primary=excused):
+    if not node_disks.shutdown(ctx, instance, ignore_primary=excused):
         raise errors.OpExecError(
             f"instance {instance.name}: its disks could not be shut down on node"
             f" {source.name}"
         )
+    # After the shutdown and before the start: whoever starts the guest after a crash
+    # uses the recorded primary node.
     unit.commit_primary(unit.target)
     if instance.admin_state != "up":
         return
     _start_at_target(unit)
 
 
-def _start_at_target(unit: "relocation.RelocationUnit[Any]") -> None:
+def _start_at_target(unit: "move_target.RelocationUnit[Any]") -> None:
     ctx, instance = unit.ctx, unit.instance
     name = ctx.snapshot.nodes[unit.target].name
     ctx.log.message(f"* activating the instance's disks on target node {name}")
-    disks.assemble(ctx, instance, ignore_secondaries=True)
+    # The secondary node is the source of this failover, which may be down.
+    node_disks.assemble(ctx, instance, ignore_secondaries=True)
     ctx.log.message(f"* starting the instance on the target node {name}")
-    result = ctx.rpc.call_one(
-        "instance_start", unit.target, unit.encode_start(), False, unit.op.reason
-    )
+    result = common.start_guest(ctx, unit.instance, unit.op.reason)
     if result.failed:
-        disks.shutdown(ctx, unit.instance)
+        node_disks.shutdown(ctx, unit.instance)
     result.unwrap(f"instance {instance.name}: could not be started")

@@ -7,17 +7,16 @@ import msgspec
 
 from ganeti.base import errors
 from ganeti.base.constants import ecodes
-from ganeti.base.constants.protocols import export as constants
+from ganeti.base.constants.protocols import export
 from ganeti.master import locking
 from ganeti.model import objects, opcodes
 from ganeti.model.objects import lookup, params
-from ganeti.operations import allocation
+from ganeti.operations import allocation, base
 from ganeti.operations.instance import capacity, checks, common
 from ganeti.operations.instance.devices import firmware, nic_specs
-from ganeti.operations.instance.disks import disks_on_nodes as disks
-from ganeti.operations.instance.disks import volumes
-from ganeti.operations.instance.move import disk_transfer, reserved_moves
-from ganeti.protocols.rpc import encode
+from ganeti.operations.instance.disks import node_disks, volumes
+from ganeti.operations.instance.move import disk_transfer, move_target
+from ganeti.protocols.rpc import calls, encode
 
 #: Templates whose disks are only on the primary node and can be created on any.
 COPYABLE: Final = ("plain", "file")
@@ -65,6 +64,7 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
     def check_prereq(self) -> None:
         """Check template, target, policy, memory and tool."""
         instance, snapshot = self.instance, self.ctx.snapshot
+        # Determined again: it can change until the instance is locked.
         self.source = instance.primary_node
         template = snapshot.disk_template(instance)
         if instance.forthcoming:
@@ -127,7 +127,7 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
         if not self.op.ignore_ipolicy:
             self._check_policy(node)
         nic_specs.check_bridges(self.ctx, instance.nics, self.target, instance.name)
-        reserved_moves.check_target(self.ctx, instance, self.target)
+        move_target.check_reserved_target(self.ctx, instance, self.target)
 
     def _check_policy(self, node: objects.Node) -> None:
         instance, snapshot = self.instance, self.ctx.snapshot
@@ -150,16 +150,23 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
         """Stop, copy, switch, remove the old disks, start."""
         ctx, instance = self.ctx, self.instance
         if instance.forthcoming:
-            reserved_moves.move(ctx, instance, self.target)
+            move_target.move_reserved(ctx, instance, self.target)
             return
+        # First, because a guest that does not stop leaves nothing else to undo.
         self._stop()
-        copied = ctx.snapshot.instance_disks(instance)
-        moved = instance.replace(primary_node=self.target)
-        ctx.log.message(
-            f"* creating disks on target node {common.node_name(ctx, self.target)}"
-        )
-        new = [self._at(disk, self.target) for disk in copied]
-        disks.create_all(ctx, moved, new)
+        try:
+            self._deactivate()
+            name = ctx.node_name(self.target)
+            ctx.log.message(f"* creating disks on target node {name}")
+            # It names the target, as disks are made on the primary node of their owner.
+            moved = instance.replace(primary_node=self.target)
+            recorded = ctx.snapshot.instance_disks(instance)
+            new = [_at(disk, self.target) for disk in recorded]
+            node_disks.create_all(ctx, moved, new)
+        except BaseException:
+            self._start_again()
+            raise
+        # The space is taken; other jobs may read the nodes during the copy.
         allocation.share_nodes(ctx)
         self._copy_and_switch(disk_transfer.Progress())
 
@@ -174,7 +181,7 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
         if self.left is not None:
             self.ctx.log.message(
                 "* the master daemon was restarted; the move to"
-                f" {common.node_name(self.ctx, self.target)} continues"
+                f" {self.ctx.node_name(self.target)} continues"
             )
 
     def _save(self, progress: disk_transfer.Progress) -> None:
@@ -190,8 +197,8 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
         instance = self.instance.replace(primary_node=self.source)
         moved = self.instance.replace(primary_node=self.target)
         recorded = ctx.snapshot.instance_disks(instance)
-        copied = [self._at(disk, self.source) for disk in recorded]
-        new = [self._at(disk, self.target) for disk in recorded]
+        copied = [_at(disk, self.source) for disk in recorded]
+        new = [_at(disk, self.target) for disk in recorded]
         if progress.disk < len(new):
             try:
                 self._copy(instance, moved, copied, new, progress)
@@ -205,22 +212,19 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
             self._shut(moved, new)
             if self.instance.primary_node == self.source:
                 self._shut(instance, copied)
+        # One commit, so that the disks and the instance never name different nodes.
         with ctx.config.edit(ctx.owner) as edit:
             for disk in new:
                 if disk != edit.snapshot.disks[disk.uuid]:
                     edit.update(disk)
             edit.set_primary_node(self.uuid, self.target)
-        ctx.log.message(
-            f"* removing the old disks on {common.node_name(ctx, self.source)}"
-        )
-        if not disks.remove_all(ctx, instance, copied):
+        ctx.log.message(f"* removing the old disks on {ctx.node_name(self.source)}")
+        # Only after the commit: until then, these are the recorded disks.
+        if not node_disks.remove_all(ctx, instance, copied):
             ctx.log.warn("some old disks could not be removed, remove them by hand")
-        self._restart(f"* starting the instance on {self.primary.name}")
-
-    @staticmethod
-    def _at(disk: objects.Disk, node: str) -> objects.Disk:
-        """Return the record of a disk when it is on a node."""
-        return disk.replace(nodes=(node,)) if disk.nodes else disk
+        if self.instance.admin_state == "up":
+            ctx.log.message(f"* starting the instance on {self.primary.name}")
+            self._start()
 
     def _undo(self, moved: objects.Instance, new: Sequence[objects.Disk]) -> None:
         """Remove everything at the target, and restart the instance at the source."""
@@ -230,30 +234,43 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
             # Raises if a client asks to kill the job now.
             self.ctx.log.message("* removing the new disks")
         finally:
-            self._shut(moved, new)
-            disks.remove_all(self.ctx, moved, new)
             try:
-                self._restart(f"* starting the instance again on {self.primary.name}")
+                self._shut(moved, new)
+                node_disks.remove_all(self.ctx, moved, new)
+            finally:
+                self._start_again()
+
+    def _start_again(self) -> None:
+        """Restart the instance at the source; a failure is a warning."""
+        if self.instance.admin_state != "up":
+            return
+        try:
+            # Raises if a client asks to kill the job now.
+            self.ctx.log.message(
+                f"* starting the instance again on {self.primary.name}"
+            )
+        finally:
+            try:
+                self._start()
             except errors.GenericError as err:
                 self.ctx.log.warn(str(err))
 
     def _stop(self) -> None:
         ctx, instance = self.ctx, self.instance
         ctx.log.message(f"* shutting down instance on source node {self.primary.name}")
-        result = ctx.rpc.call_one(
-            "instance_shutdown",
-            self.source,
-            self.encode(),
-            self.op.shutdown_timeout,
-            self.op.reason,
-            timeout_s=self.op.shutdown_timeout + common.STOP_GRACE_S,
+        result = common.stop_guest(
+            *(ctx, instance, self.op.shutdown_timeout, self.op.reason), node=self.source
         )
         what = f"instance {instance.name}: could not be stopped"
         if result.failed and not self.op.ignore_consistency:
             raise errors.OpExecError(result.describe(what))
-        common.warn_failed(ctx, result, what)
+        ctx.warn_failed(result, what)
+
+    def _deactivate(self) -> None:
+        """Save the firmware's state, and shut the disks at the source down."""
+        ctx, instance = self.ctx, self.instance
         firmware.save(ctx, instance.uuid, self.source)
-        if not disks.shutdown(ctx, instance):
+        if not node_disks.shutdown(ctx, instance):
             raise errors.OpExecError(
                 f"instance {instance.name}: its disks could not be shut down on node"
                 f" {self.primary.name}"
@@ -279,8 +296,8 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
         try:
             plan = disk_transfer.TransferPlan(
                 instance.name,
-                self._side(instance, old),
-                self._side(moved, new),
+                _side(self.ctx, instance, old),
+                _side(self.ctx, moved, new),
                 [disk.size for disk in new],
                 self.op.compress,
             )
@@ -289,51 +306,46 @@ class InstanceMove(common.InstanceUnit[opcodes.InstanceMove]):
         finally:
             self._shut(instance, old)
 
-    def _side(
-        self, instance: objects.Instance, chosen: Sequence[objects.Disk]
-    ) -> disk_transfer.Side:
-        snapshot = self.ctx.snapshot
-        return disk_transfer.Side(
-            instance.primary_node,
-            encode.instance(snapshot, instance),
-            [
-                (constants.IEIO_RAW_DISK, [encode.disk(snapshot, disk, instance)])
-                for disk in chosen
-            ],
-        )
-
     def _assemble(
         self, instance: objects.Instance, chosen: Sequence[objects.Disk]
     ) -> None:
         wire = encode.instance(self.ctx.snapshot, instance)
         for index, disk in enumerate(chosen):
-            self.ctx.rpc.call_one(
-                "blockdev_assemble",
+            self.ctx.rpc.call_node(
                 instance.primary_node,
-                encode.disk(self.ctx.snapshot, disk, instance),
-                wire,
-                True,
-                index,
+                calls.blockdev_assemble(
+                    encode.disk(self.ctx.snapshot, disk, instance), wire, True, index
+                ),
             ).unwrap(f"instance {instance.name}: cannot assemble disk/{index}")
 
     def _shut(self, instance: objects.Instance, chosen: Sequence[objects.Disk]) -> None:
-        disks.shutdown(
+        node_disks.shutdown(
             self.ctx, instance, disks=chosen, ignore_primary=True, mark=False
         )
 
-    def _restart(self, text: str) -> None:
-        """Start the instance on its recorded node, if it should run."""
-        if self.instance.admin_state != "up":
-            return
-        self.ctx.log.message(text)
-        disks.assemble(self.ctx, self.instance)
-        result = self.ctx.rpc.call_one(
-            "instance_start",
-            self.instance.primary_node,
-            self.encode_start(),
-            False,
-            self.op.reason,
-        )
+    def _start(self) -> None:
+        """Start the instance on its recorded node."""
+        node_disks.assemble(self.ctx, self.instance)
+        result = common.start_guest(self.ctx, self.instance, self.op.reason)
         if result.failed:
-            disks.shutdown(self.ctx, self.instance)
+            node_disks.shutdown(self.ctx, self.instance)
         result.unwrap(f"instance {self.instance.name}: could not be started")
+
+
+def _at(disk: objects.Disk, node: str) -> objects.Disk:
+    """Return the record of a disk when it is on a node."""
+    return disk.replace(nodes=(node,)) if disk.nodes else disk
+
+
+def _side(
+    ctx: base.Context, instance: objects.Instance, chosen: Sequence[objects.Disk]
+) -> disk_transfer.Side:
+    snapshot = ctx.snapshot
+    return disk_transfer.Side(
+        instance.primary_node,
+        encode.instance(snapshot, instance),
+        [
+            (export.IEIO_RAW_DISK, [encode.disk(snapshot, disk, instance)])
+            for disk in chosen
+        ],
+    )

@@ -14,11 +14,16 @@ from typing import Any, Final
 import msgspec
 
 from ganeti.base import errors
-from ganeti.base.constants.protocols import export as constants
+from ganeti.base.constants.protocols import export
 from ganeti.operations import base
-from ganeti.operations.instance import common
 from ganeti.operations.instance.move import disk_transfer, transfer_watch
 from ganeti.operations.trust import domain_secret
+from ganeti.protocols.rpc import calls
+
+# Both numbers are Ganeti's.
+_RIE_CONNECT_RETRIES: Final = 10
+#: Seconds.
+_RIE_CONNECT_ATTEMPT_TIMEOUT: Final = 20
 
 #: Seconds until all imports must listen.
 _LISTEN_S: Final = disk_transfer.LISTEN_S
@@ -61,7 +66,7 @@ class LocalEnd:
     side: disk_transfer.Side
     sizes_mib: Sequence[int]
     peer: str
-    compress: str = constants.IEC_NONE
+    compress: str = export.IEC_NONE
 
 
 class _Transfer(abc.ABC):
@@ -103,6 +108,7 @@ class _Transfer(abc.ABC):
                 if len(self._state.started) < count:
                     self._begin()
                 self._wait()
+                # Stored before the clean-up, after which no program has a status.
                 self._save(is_done=True)
         finally:
             clean_up(self._ctx, self._node, self._state)
@@ -110,6 +116,7 @@ class _Transfer(abc.ABC):
     def _begin(self) -> None:
         self._make_key()
         for index, size_mib in enumerate(self._end.sizes_mib):
+            # A sender goes on with these; a receiver has ended them in `_make_key`.
             if index < len(self._state.started):
                 continue
             self._ctx.log.message(f"* {self.COPIES} disk/{index} ({size_mib} MiB)")
@@ -157,7 +164,7 @@ class _Transfer(abc.ABC):
                         f" {self._watch.words(self._node, status)}"
                     )
                 reports[index].report_progress(status)
-                if status.get("exit_status") == 0:
+                if status.exit_status == 0:
                     del running[index]
                     taken = self._ctx.clock.monotonic() - begun
                     self._ctx.log.message(f"* disk/{index} copied in {taken:.1f} s")
@@ -191,17 +198,18 @@ class _Sender(_Transfer):
     def _start(self, index: int) -> str:
         receiver, side = self._receivers[index], self._end.side
         options = self._options(index, receiver.magic, ipv6=":" in receiver.host)
-        options["connect_timeout"] = constants.RIE_CONNECT_ATTEMPT_TIMEOUT
-        options["connect_retries"] = constants.RIE_CONNECT_RETRIES
+        options["connect_timeout"] = _RIE_CONNECT_ATTEMPT_TIMEOUT
+        options["connect_retries"] = _RIE_CONNECT_RETRIES
         return self._watch.start(
-            "export_start",
             side.node,
-            options,
-            receiver.host,
-            receiver.port,
-            side.instance,
-            f"disk{index}",
-            side.ends[index],
+            calls.export_start(
+                options,
+                receiver.host,
+                receiver.port,
+                side.instance,
+                f"disk{index}",
+                side.ends[index],
+            ),
         )
 
 
@@ -234,8 +242,8 @@ class _Receiver(_Transfer):
         Nobody knows their ports.
         """
         clean_up(self._ctx, self._node, self._state)
-        name, pem = self._ctx.rpc.call_one(
-            "x509_cert_create", self._node, constants.RIE_CERT_VALIDITY
+        name, pem = self._ctx.rpc.call_node(
+            self._node, calls.x509_cert_create(export.RIE_CERT_VALIDITY)
         ).unwrap(f"{self._what}: cannot make a certificate")
         self._save(key=name, certificate=pem, started=())
 
@@ -248,12 +256,10 @@ class _Receiver(_Transfer):
         options = self._options(index, magic, ipv6=":" in self._address)
         options["connect_timeout"] = self._timeout_s
         return self._watch.start(
-            "import_start",
             side.node,
-            options,
-            side.instance,
-            f"disk{index}",
-            side.ends[index],
+            calls.import_start(
+                options, side.instance, f"disk{index}", side.ends[index]
+            ),
         )
 
     def _wait(self) -> None:
@@ -281,6 +287,8 @@ class _Receiver(_Transfer):
                 "x509_ca": secret.signed_certificate(self._state.certificate),
             }
         )
+        # Stored afterwards: a second announcement has the same ports and does no harm,
+        # and without any, the other cluster would wait in vain.
         self._save(is_announced=True)
 
 
@@ -338,8 +346,8 @@ def clean_up(ctx: base.Context, node: str, left: Progress) -> None:
     Failures are logged.
     """
     for name in left.started:
-        result = ctx.rpc.call_one("impexp_cleanup", node, name)
-        common.warn_failed(ctx, result, "cannot clean up after the transfer")
+        result = ctx.rpc.call_node(node, calls.impexp_cleanup(name))
+        ctx.warn_failed(result, "cannot clean up after the transfer")
     if left.key:
-        result = ctx.rpc.call_one("x509_cert_remove", node, left.key)
-        common.warn_failed(ctx, result, "cannot remove the transfer's certificate")
+        result = ctx.rpc.call_node(node, calls.x509_cert_remove(left.key))
+        ctx.warn_failed(result, "cannot remove the transfer's certificate")

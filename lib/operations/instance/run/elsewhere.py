@@ -10,20 +10,19 @@ from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from ganeti.base import errors
-from ganeti.base.constants import disks as disk_constants
-from ganeti.base.constants import ecodes
-from ganeti.master.query import instance_live
+from ganeti.base.constants import disks, ecodes
 from ganeti.model import objects
 from ganeti.operations import base
 from ganeti.protocols import rpc
-from ganeti.protocols.rpc import encode
+from ganeti.protocols.rpc import calls, encode
+from ganeti.protocols.rpc.answers import Guest
 
 #: Hypervisors that leave copies, or notes of a departure.
 LEAVE_COPIES: Final = frozenset({"kvm", "xen-hvm", "xen-pvm"})
 #: Seconds that a node which is marked offline has to say whether it runs a guest.
 _LEFT_S: Final = 2.0
 #: Templates whose data every node of the cluster can access.
-_EXTERNAL: Final = frozenset(disk_constants.DTS_EXT_MIRROR)
+_EXTERNAL: Final = frozenset(disks.DTS_EXT_MIRROR)
 
 
 class Places(NamedTuple):
@@ -53,12 +52,12 @@ def ask(
         return Places((), ())
     hv = instance.hypervisor
     values = ctx.snapshot.cluster.hvparams.get(hv, {})
-    answers = ctx.rpc.call("instance_info", nodes, [instance.name, hv, values])
+    answers = ctx.rpc.call_nodes(nodes, calls.instance_info(instance.name, hv, values))
     silent = [each for each in answers.values() if each.failed and not each.offline]
     runs_on = [
         uuid
         for uuid, each in answers.items()
-        if not each.failed and _runs(ctx, instance, uuid, each)
+        if not each.failed and _runs(ctx, instance, uuid, each.payload)
     ]
     return Places(tuple(runs_on), tuple(silent))
 
@@ -80,39 +79,33 @@ def _others(
 
 
 def _runs(
-    ctx: base.Context, instance: objects.Instance, node: str, answer: rpc.Result
+    ctx: base.Context, instance: objects.Instance, node: str, info: Guest
 ) -> bool:
     """Return whether a node runs a guest, by its answer about it.
 
     Neither one that has shut itself down, nor a copy that waits for the word of its
     source, nor the emulator that a guest has left: that one looks as if it ran.
     """
-    info = answer.payload or {}
-    if not info or instance_live.is_shut_down(info):
+    if not info.is_running:
         return False
     if instance.hypervisor not in LEAVE_COPIES:
         return True
     wire = encode.instance(ctx.snapshot, instance)
-    asked = ctx.rpc.call_one("instance_get_migration_status", node, wire)
-    return asked.failed or not has_left(asked.payload or {})
-
-
-def has_left(status: dict[str, object]) -> bool:
-    """Return whether the source of a migration has given the guest up."""
-    return status.get("status") == "completed" or bool(status.get("postcopy_status"))
+    asked = ctx.rpc.call_node(node, calls.instance_get_migration_status(wire))
+    return asked.failed or not asked.payload.has_left
 
 
 def runs_at(ctx: base.Context, instance: objects.Instance, node: str) -> bool:
     """Return whether one node runs the guest; one that does not answer does not."""
     answer = info(ctx, instance, node)
-    return not answer.failed and _runs(ctx, instance, node, answer)
+    return not answer.failed and _runs(ctx, instance, node, answer.payload)
 
 
-def info(ctx: base.Context, instance: objects.Instance, node: str) -> rpc.Result:
+def info(ctx: base.Context, instance: objects.Instance, node: str) -> rpc.Answer[Guest]:
     """Return the answer of one node about a guest, or a copy of it."""
     hv = instance.hypervisor
     values = ctx.snapshot.cluster.hvparams.get(hv, {})
-    return ctx.rpc.call_one("instance_info", node, instance.name, hv, values)
+    return ctx.rpc.call_node(node, calls.instance_info(instance.name, hv, values))
 
 
 def _has_left_primary(
@@ -124,10 +117,10 @@ def _has_left_primary(
     if any(runs_at(ctx, instance, node) for node in except_for):
         return False
     wire = encode.instance(ctx.snapshot, instance)
-    asked = ctx.rpc.call_one(
-        "instance_get_migration_status", instance.primary_node, wire
+    asked = ctx.rpc.call_node(
+        instance.primary_node, calls.instance_get_migration_status(wire)
     )
-    return not asked.failed and has_left(asked.payload or {})
+    return not asked.failed and asked.payload.has_left
 
 
 def refuse(
@@ -195,11 +188,10 @@ def refuse_left(
         return
     hv = instance.hypervisor
     values = ctx.snapshot.cluster.hvparams.get(hv, {})
-    answer = ctx.rpc.call(
-        "instance_left", [node.uuid], (instance.name, hv, values), timeout_s=_LEFT_S
-    )[node.uuid]
-    info = answer.payload or {}
-    if answer.failed or not info or instance_live.is_shut_down(info):
+    answer = ctx.rpc.call_node(
+        node.uuid, calls.instance_left(instance.name, hv, values), timeout_s=_LEFT_S
+    )
+    if answer.failed or not answer.payload.is_running:
         return
     text = (
         f"instance {instance.name}: runs on its primary node {node.name}, although that"

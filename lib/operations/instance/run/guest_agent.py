@@ -8,7 +8,7 @@ from ganeti.base.net import guest_addresses
 from ganeti.model import objects
 from ganeti.model.objects import params
 from ganeti.operations import base
-from ganeti.protocols.rpc import encode
+from ganeti.protocols.rpc import calls, encode
 
 #: Longest time that a guest is frozen for snapshots, in seconds.
 FREEZE_S: Final = 60.0
@@ -32,20 +32,16 @@ def frozen(
         return
     node, wire = instance.primary_node, encode.instance(ctx.snapshot, instance)
     what = f"instance {instance.name}: snapshots are as after a power failure"
-    result = ctx.rpc.call_one("guest_freeze", node, wire, FREEZE_S)
-    if result.failed:
-        ctx.log.warn(result.describe(f"{what}, because its agent did not freeze it"))
+    result = ctx.rpc.call_node(node, calls.guest_freeze(wire, FREEZE_S))
+    ctx.warn_failed(result, f"{what}, because its agent did not freeze it")
     try:
         yield
     finally:
         # Also after a lost answer: the guest may be frozen then.
         if not result.failed or result.is_lost:
-            thawed = ctx.rpc.call_one("guest_thaw", node, wire)
-            if thawed.failed:
-                ctx.log.warn(
-                    thawed.describe(f"instance {instance.name}: could not be thawed")
-                )
-            elif thawed.payload is not True:
+            thawed = ctx.rpc.call_node(node, calls.guest_thaw(wire))
+            unthawed = f"instance {instance.name}: could not be thawed"
+            if not ctx.warn_failed(thawed, unthawed) and thawed.payload is not True:
                 ctx.log.warn(f"{what}, because they took more than {FREEZE_S:g} s")
 
 
@@ -63,7 +59,7 @@ def addresses(
             names.setdefault(key, []).append(each.name)
     reported = {}
     for (node, hypervisor), asked in names.items():
-        answer = ctx.rpc.call_one("guest_addresses", node, hypervisor, asked)
+        answer = ctx.rpc.call_node(node, calls.guest_addresses(hypervisor, asked))
         payload: Mapping[str, Any] = {} if answer.failed else answer.payload
         for name in asked:
             if rows := guest_addresses.checked(payload.get(name)):

@@ -9,9 +9,31 @@ from ganeti.base import errors
 from ganeti.base.constants import ecodes
 from ganeti.master import locking
 from ganeti.model import objects, opcodes
+from ganeti.operations import base
 from ganeti.operations.instance import common
-from ganeti.operations.instance.create import reservation
-from ganeti.operations.instance.run import removal
+from ganeti.operations.instance.create import reservation_terms
+from ganeti.operations.instance.disks import node_disks
+
+
+def remove_stopped(
+    ctx: base.Context, instance: objects.Instance, *, ignore_failures: bool
+) -> None:
+    """Remove the disks and the record of an instance that is stopped.
+
+    Raises:
+        OpExecError: a disk could not be removed, and failures are not ignored.
+    """
+    attached = ctx.snapshot.instance_disks(instance)
+    if not node_disks.remove_all(ctx, instance, attached):
+        if not ignore_failures:
+            raise errors.OpExecError(
+                f"instance {instance.name}: not all of its disks could be removed"
+            )
+        ctx.log.warn(
+            "not all disks could be removed, going on because failures are ignored"
+        )
+    with ctx.config.edit(ctx.owner) as edit:
+        edit.remove_instance(instance.uuid)
 
 
 class Interrupted(msgspec.Struct, frozen=True):
@@ -72,7 +94,7 @@ class InstanceRemove(common.InstanceUnit[opcodes.InstanceRemove]):
         """
         instance = self.instance
         now = self.ctx.clock.time()
-        if self.op.if_expired and not reservation.has_expired(instance, now):
+        if self.op.if_expired and not reservation_terms.has_expired(instance, now):
             raise self.prereq(
                 f"instance {instance.name}: is not a reservation that has expired, so"
                 " it stays",
@@ -96,20 +118,13 @@ class InstanceRemove(common.InstanceUnit[opcodes.InstanceRemove]):
         # Without some of its disks, nobody may start it again.
         state = Interrupted(self.uuid, self.nodes, self.env)
         self.ctx.save_resumption(msgspec.to_builtins(state))
-        result = self.ctx.rpc.call_one(
-            "instance_shutdown",
-            instance.primary_node,
-            self.encode(),
-            op.shutdown_timeout,
-            op.reason,
-            timeout_s=op.shutdown_timeout + common.STOP_GRACE_S,
-        )
+        result = common.stop_guest(self.ctx, instance, op.shutdown_timeout, op.reason)
         if result.failed:
             what = f"instance {instance.name}: could not be stopped"
             if not op.ignore_failures:
                 raise errors.OpExecError(result.describe(what))
             self.ctx.log.warn(result.describe(what))
-        removal.remove(self.ctx, instance, ignore_failures=op.ignore_failures)
+        remove_stopped(self.ctx, instance, ignore_failures=op.ignore_failures)
 
     def resume(self) -> None:
         """Do all steps again, unless the last one was done."""

@@ -10,15 +10,14 @@ import msgspec
 from ganeti.base import errors
 from ganeti.base.constants import ecodes
 from ganeti.base.constants import instance as constants
-from ganeti.base.net import hostnames
+from ganeti.base.net import netutils
 from ganeti.master import locking
 from ganeti.model import objects, opcodes
-from ganeti.operations.instance import common, repeated_calls
-from ganeti.operations.instance.create import create_request
+from ganeti.operations.instance import common
+from ganeti.operations.instance.create import request_parts
 from ganeti.operations.instance.devices import firmware
-from ganeti.operations.instance.disks import disks_on_nodes as disks
-from ganeti.operations.instance.disks import volumes
-from ganeti.protocols.rpc import encode
+from ganeti.operations.instance.disks import node_disks, volumes
+from ganeti.protocols.rpc import calls, encode
 
 
 class Interrupted(msgspec.Struct, frozen=True):
@@ -57,11 +56,11 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
             return
         if self.op.ip_check and not self.op.name_check:
             raise self.prereq("checking the address needs the name to be checked too")
-        self.new_name = hostnames.normalize(self.op.new_name)
-        hostnames.refuse_uuid(self.new_name, f"instance {self.new_name}")
+        self.new_name = netutils.normalize_host_name(self.op.new_name)
+        netutils.refuse_uuid(self.new_name, f"instance {self.new_name}")
         self.address = None
         if self.op.name_check:
-            self.new_name, addresses = create_request.resolve(self.ctx, self.new_name)
+            self.new_name, addresses = request_parts.resolve(self.ctx, self.new_name)
             self.address = addresses[0]
 
     def expand_names(self) -> None:
@@ -160,25 +159,31 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
             for disk in self.ctx.snapshot.instance_disks(instance)
             if disk.dev_type in ("file", "sharedfile")
         }
+        # A call before a restart of the master daemon may have been carried out.
+        has_begun = self.left is not None
         for old in sorted(directories):
             new = os.path.join(os.path.dirname(old), self.new_name)
             self.ctx.log.message(f"* renaming directory {old} to {new}")
             # A directory that is renamed already is left alone.
-            renamed = repeated_calls.ask(
-                *(self.ctx, "file_storage_dir_rename", instance.primary_node),
-                *(old, new),
+            renamed = common.ask_again(
+                self.ctx,
+                instance.primary_node,
+                calls.file_storage_dir_rename(old, new),
             )
             if renamed.failed:
                 text = renamed.describe(
                     f"instance {instance.name}: cannot rename directory {old}"
                 )
-                if not renamed.is_answered:
+                # A busy node has not begun.
+                is_refused = renamed.is_rejected and not (renamed.is_lost or has_begun)
+                if not (renamed.is_answered or is_refused):
                     text += (
                         "; it may have its new name already, so the instance may not"
                         " start: when the node answers, complete this with gnt-instance"
                         f" rename {instance.name} {self.new_name}"
                     )
                 raise errors.OpExecError(text)
+            has_begun = True
 
     def _run_script(self) -> None:
         instance = self.instance
@@ -186,7 +191,7 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
         if not instance.os:
             return
         try:
-            disks.assemble(self.ctx, instance)
+            node_disks.assemble(self.ctx, instance)
         except errors.OpExecError as err:
             self.ctx.log.warn(f"the OS rename script was not run: {err}")
             return
@@ -194,19 +199,20 @@ class InstanceRename(common.InstanceUnit[opcodes.InstanceRename]):
             with self._marked():
                 # Two at the same time would write to the same disks.
                 self._save(is_in_script=True)
-                result = self.ctx.rpc.call_one(
-                    "instance_run_rename",
+                result = self.ctx.rpc.call_node(
                     instance.primary_node,
-                    encode.private_instance(self.ctx.snapshot, self.instance),
-                    self.old_name,
-                    self.op.debug_level or 0,
+                    calls.instance_run_rename(
+                        encode.private_instance(self.ctx.snapshot, self.instance),
+                        self.old_name,
+                        self.op.debug_level or 0,
+                    ),
                 )
                 # The node refuses a second script as long as an earlier one runs.
                 self._may_run = result.is_lost or (result.failed and was_unfinished)
-                common.warn_failed(self.ctx, result, "the OS rename script failed")
+                self.ctx.warn_failed(result, "the OS rename script failed")
         finally:
             if not self._may_run:
-                disks.shutdown(self.ctx, self.instance)
+                node_disks.shutdown(self.ctx, self.instance)
 
     @contextlib.contextmanager
     def _marked(self) -> Iterator[None]:

@@ -1,18 +1,67 @@
-"""OP_INSTANCE_QUERY_DATA: everything about instances, for `gnt-instance info`."""
+"""OP_INSTANCE_QUERY_DATA and OP_INSTANCE_CONSOLE: instances, and how to reach them."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
-from ganeti.decisions.verify import mirrors
+import msgspec
+
+from ganeti.base import errors
+from ganeti.base.constants.protocols import nodeverify
+from ganeti.decisions.verify import guest_files, mirrors, node_answer
 from ganeti.master import locking
 from ganeti.model import objects, opcodes
-from ganeti.model.objects import lookup, params
-from ganeti.operations import base, present_groups
-from ganeti.operations.instance.disks import disks_on_nodes as disks
-from ganeti.operations.instance.disks import mirror_specs
+from ganeti.model.objects import consoles, lookup, params
+from ganeti.operations import base
+from ganeti.operations.instance import common
+from ganeti.operations.instance.disks import mirror_records, node_disks, volumes
 from ganeti.operations.instance.run import guest_agent
-from ganeti.operations.instance.show import lost_parts
-from ganeti.protocols.rpc import Result, encode
+from ganeti.protocols.rpc import Answer, calls, encode
+from ganeti.protocols.rpc.answers import BlockDevice, Guest
+from ganeti.protocols.ssh import account
+
+
+def problems(
+    ctx: base.Context, running: Sequence[objects.Instance]
+) -> dict[str, list[dict[str, Any]]]:
+    """Return instance name -> problems, of guests that lack something or are stuck.
+
+    A problem has ``state``, ``text`` and ``command``, which is null if no command mends
+    it. There is one call per node; a node without a usable answer names none.
+
+    Args:
+        ctx: the operation's.
+        running: instances that run.
+    """
+    snapshot = ctx.snapshot
+    concerned = set(guest_files.owners(running))
+    asked: dict[str, list[str]] = {}
+    for each in running:
+        if each.name in concerned:
+            asked.setdefault(each.primary_node, []).append(each.name)
+    if not asked:
+        return {}
+    answers = ctx.rpc.call_nodes(
+        sorted(asked),
+        lambda uuid: calls.node_verify(
+            {nodeverify.NV_GUEST_FILES: asked[uuid]}, snapshot.cluster.cluster_name, {}
+        ),
+    )
+    lacking: dict[str, list[dict[str, Any]]] = {}
+    for uuid, names in asked.items():
+        good, _wrong = node_answer.clean(answers[uuid].payload)
+        kinds = good.get(nodeverify.NV_GUEST_FILES, {})
+        for name in names:
+            node = snapshot.nodes[uuid].name
+            if lost := guest_files.losses(name, node, kinds.get(name, ())):
+                lacking[name] = [
+                    {
+                        "state": loss.kind,
+                        "text": loss.text,
+                        "command": loss.command or None,
+                    }
+                    for loss in lost
+                ]
+    return lacking
 
 
 class InstanceQueryData(base.LogicalUnit[opcodes.InstanceQueryData]):
@@ -44,7 +93,7 @@ class InstanceQueryData(base.LogicalUnit[opcodes.InstanceQueryData]):
     def execute(self) -> dict[str, dict[str, Any]]:
         """Return instance name -> data."""
         snapshot = self.ctx.snapshot
-        self._groups = present_groups.PresentGroups(self.ctx)
+        self._groups = volumes.PresentGroups(self.ctx)
         instances = [
             snapshot.instances[uuid]
             for uuid in self.uuids
@@ -65,7 +114,7 @@ class InstanceQueryData(base.LogicalUnit[opcodes.InstanceQueryData]):
                 if each.primary_node in silent and not each.forthcoming
             },
             "guest_addresses": guest_agent.addresses(self.ctx, running),
-            "problems": lost_parts.problems(self.ctx, running),
+            "problems": problems(self.ctx, running),
         }
         return {
             instance.name: self._describe(snapshot, instance, live)
@@ -79,12 +128,12 @@ class InstanceQueryData(base.LogicalUnit[opcodes.InstanceQueryData]):
 
     def _live(
         self, snapshot: objects.Snapshot, instances: Sequence[objects.Instance]
-    ) -> dict[str, Mapping[str, Any] | None]:
+    ) -> dict[str, Mapping[str, Guest] | None]:
         """Return node uuid -> {instance name: info}, None if a node does not answer."""
         nodes = sorted({instance.primary_node for instance in instances})
         kinds = sorted({instance.hypervisor for instance in instances})
         full = {kind: snapshot.cluster.hvparams.get(kind, {}) for kind in kinds}
-        results = self.ctx.rpc.call("all_instances_info", nodes, [kinds, full])
+        results = self.ctx.rpc.call_nodes(nodes, calls.all_instances_info(kinds, full))
         return {
             uuid: None if result.failed else result.payload
             for uuid, result in results.items()
@@ -94,7 +143,7 @@ class InstanceQueryData(base.LogicalUnit[opcodes.InstanceQueryData]):
         self,
         snapshot: objects.Snapshot,
         instance: objects.Instance,
-        live: Mapping[str, Mapping[str, Any] | None],
+        live: Mapping[str, Mapping[str, Guest] | None],
     ) -> dict[str, Any]:
         primary = snapshot.nodes[instance.primary_node]
         group = snapshot.nodegroups[primary.group]
@@ -161,7 +210,7 @@ class InstanceQueryData(base.LogicalUnit[opcodes.InstanceQueryData]):
     def _disk(
         self, snapshot: objects.Snapshot, instance: objects.Instance, disk: objects.Disk
     ) -> dict[str, Any]:
-        *others, primary = disks.nodes_of(disk, instance)
+        *others, primary = node_disks.nodes_of(disk, instance)
         nodes = [primary, *others[:1]]
         answers = [self._ask(snapshot, instance, disk, node) for node in nodes]
         described = self._described(snapshot, instance, disk)
@@ -213,16 +262,16 @@ class InstanceQueryData(base.LogicalUnit[opcodes.InstanceQueryData]):
         instance: objects.Instance,
         disk: objects.Disk,
         node: str,
-    ) -> Result | None:
+    ) -> Answer[BlockDevice | None] | None:
         if disk.forthcoming or snapshot.nodes[node].offline or self.op.static:
             return None
         wire = encode.disk(snapshot, disk, instance)
-        return self.ctx.rpc.call_one("blockdev_find", node, wire)
+        return self.ctx.rpc.call_node(node, calls.blockdev_find(wire))
 
     def _described(
         self, snapshot: objects.Snapshot, instance: objects.Instance, disk: objects.Disk
     ) -> dict[str, Any]:
-        is_mirror = mirror_specs.is_mirror(disk)
+        is_mirror = mirror_records.is_mirror(disk)
         address: list[Any] = list(disk.logical_id)
         if is_mirror:
             # The secret of the nodes is nobody else's.
@@ -263,7 +312,7 @@ def _mirror_info(
     }
 
 
-def _row(answer: Result | None) -> tuple[bool, Any] | None:
+def _row(answer: Answer[BlockDevice | None] | None) -> tuple[bool, Any] | None:
     """Return an answer as a row of ``blockdev_getmirrorstatus_multi``."""
     if answer is None or answer.offline:
         return None
@@ -272,7 +321,7 @@ def _row(answer: Result | None) -> tuple[bool, Any] | None:
     return True, answer.payload
 
 
-def _statuses(answers: Sequence[Result | None]) -> dict[str, Any]:
+def _statuses(answers: Sequence[Answer[BlockDevice | None] | None]) -> dict[str, Any]:
     """Return the members with the states on the primary and the secondary node."""
     rows = [None if answer is None else _status(answer.payload) for answer in answers]
     return {"pstatus": rows[0], "sstatus": rows[1] if len(rows) > 1 else None}
@@ -291,13 +340,13 @@ def _reserved(instance: objects.Instance) -> dict[str, Any]:
     }
 
 
-def _run_state(known: Mapping[str, Any] | None, name: str) -> str:
+def _run_state(known: Mapping[str, Guest] | None, name: str) -> str:
     if known is None:
         return "down"
     info = known.get(name)
     if info is None:
         return "down"
-    return "user down" if info.get("state") == 1 else "up"
+    return "user down" if info.is_shut_down else "up"
 
 
 def _nic(snapshot: objects.Snapshot, nic: objects.Nic) -> tuple[Any, ...]:
@@ -316,19 +365,43 @@ def _nic(snapshot: objects.Snapshot, nic: objects.Nic) -> tuple[Any, ...]:
     )
 
 
-def _status(status: Any) -> list[Any] | None:
+def _status(status: BlockDevice | None) -> list[Any] | None:
     """Return the rows that commands print for a block device's status."""
-    if not status:
-        return None
-    if isinstance(status, dict):
-        keys = (
-            "dev_path",
-            "major",
-            "minor",
-            "sync_percent",
-            "estimated_time",
-            "is_degraded",
-            "ldisk_status",
+    return None if status is None else list(msgspec.structs.astuple(status)[:7])
+
+
+class InstanceConsole(common.InstanceUnit[opcodes.InstanceConsole]):
+    """Unit that describes the console of a guest that runs.
+
+    The node only answers whether the guest runs: clients run the described command.
+    """
+
+    NEEDS_EXISTING: ClassVar[str] = "it has no console"
+    HOOKS_TYPE: ClassVar[str | None] = None
+
+    def expand_names(self) -> None:
+        """Declare the instance's lock, shared."""
+        super().expand_names()
+        self.locks.shared.add(locking.Level.INSTANCE)
+
+    def check_prereq(self) -> None:
+        """Refuse if its primary node is offline."""
+        self.require_online_primary()
+
+    def execute(self) -> dict[str, Any]:
+        """Return the console's kind and address."""
+        instance, snapshot = self.instance, self.ctx.snapshot
+        if not self.runtime_info():
+            state = instance.admin_state
+            raise errors.OpExecError(
+                f"instance {instance.name}: is not running (marked {state}), so it has"
+                " no console"
+            )
+        node = self.primary
+        port = int(params.fill_ndparams(snapshot, node)["ssh_port"])
+        host = account.console_host(self.ctx.paths, node.name, node.primary_ip, port)
+        hvparams = params.fill_hvparams(snapshot, instance)
+        described: dict[str, Any] = msgspec.to_builtins(
+            consoles.describe(instance, hvparams, host)
         )
-        return [status.get(key) for key in keys]
-    return list(status)
+        return described

@@ -7,8 +7,8 @@ import random
 import threading
 import time
 
-from fakes.background import Background
 from fakes.histories.rules import FINAL, Submission
+from fakes.patience import Background
 from ganeti.base import errors
 
 #: Seconds between two jobs of one client.

@@ -10,7 +10,7 @@ from ganeti.base import errors
 from ganeti.decisions.quorum import parse_term
 from ganeti.master.config import config as header
 from ganeti.store.copies import branches
-from ganeti.store.file.database import Database
+from ganeti.store.database import Database
 
 _LOGS = "var/log/ganeti"
 _TERM = re.compile(r"master term \S+ -> (\S+)$")
@@ -56,8 +56,8 @@ def _copy(path):
         return Copy(
             position.revision,
             position.digest.hex(),
-            header.Header.decode(db.read("meta", header.HEADER_KEY)).serial_no,
-            int(db.read("meta", "serial") or b"0"),
+            header.Header.decode(db.tables.read("meta", header.HEADER_KEY)).serial_no,
+            int(db.tables.read("meta", "serial") or b"0"),
         )
     finally:
         db.close()
@@ -67,7 +67,7 @@ def chain(machines, node):
     """Return the groups that a node's change log has."""
     db = Database(machines.paths(node).store_db, create=False)
     try:
-        return [Point(group.revision, group.term) for group in db.log()]
+        return [Point(group.revision, group.term) for group in db.log.groups()]
     finally:
         db.close()
 

@@ -10,7 +10,7 @@ import functools
 import os
 import pathlib
 
-from fakes.background import Background
+from fakes.patience import Background
 from ganeti.base import errors
 from ganeti.base.constants.protocols import confd
 from ganeti.devel.vcluster import isolation

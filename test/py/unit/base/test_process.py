@@ -17,15 +17,6 @@ def shell(text, **options):
     return SystemRunner().run_bounded(["/bin/sh", "-c", text], **options)
 
 
-def is_running(pid):
-    """Return whether a process exists and is not a zombie."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii") as stream:
-            return stream.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
 def test_outputs_come_back_whole() -> None:
     text = "head -c 60000 /dev/zero | tr '\\0' a; echo err >&2; exit 3"
     result = shell(text)
@@ -62,7 +53,7 @@ def test_what_a_program_leaves_running_ends_with_it(redirect: str) -> None:
     assert not result.timed_out
     assert result.code == 0
     child = int(result.stdout)
-    patience.until("the child to be ended", lambda: not is_running(child))
+    patience.until("the child to be ended", lambda: patience.has_ended(child))
 
 
 def test_a_program_that_closes_its_outputs_is_waited_for() -> None:

@@ -25,7 +25,7 @@ from ganeti.master.config.config import HEADER_KEY
 from ganeti.protocols import rpc, ssconf
 from ganeti.protocols.rpc import Result
 from ganeti.store import Document, numbers
-from ganeti.store.copies import network_elections as elections
+from ganeti.store.copies import election as elections
 
 NODES = (0, 1, 2)
 OLD, NEW, THIRD = NODES
@@ -74,7 +74,7 @@ class Site:
         def answer(node, args):
             # The term is a list after the way over the network.
             args = [term_of(a) if isinstance(a, (list, tuple)) else a for a in args]
-            actual = self.copies.replicate([node], procedure, args)[node]
+            actual = self.copies.call(node, procedure, args)
             return Result(procedure, node, actual.payload, fail_msg=actual.fail_msg)
 
         return answer
@@ -156,7 +156,7 @@ def site(tmp_path, monkeypatch):
         failover, "is_serving", lambda *_a, **_k: actual.answer(actual.is_serving)
     )
     monkeypatch.setattr(failover.netutils, "tcp_ping", actual.ping)
-    # Without the pauses; test_waiting.py has them.
+    # Without the pauses; test_jobs.py has them.
     monkeypatch.setattr(
         failover,
         "wait_until",
@@ -336,6 +336,15 @@ def test_an_interrupted_failover_is_repeated(site):
     assert site.snapshot().cluster.master_node == site.node(NEW)
 
 
+def test_a_failover_that_wrote_only_the_files_of_its_node_is_repeated(site):
+    site.votes = {site.node(n): "node0.example.com" for n in NODES}
+    site.votes[site.node(NEW)] = "node1.example.com"
+    site.name("node1.example.com")
+    assert site.run() is True
+    assert site.snapshot().cluster.master_node == site.node(NEW)
+    assert site.called("node_stop_master") != []
+
+
 def test_a_failover_on_the_master_itself_is_refused(site):
     site.name("node1.example.com")
     site.votes = {site.node(n): "node1.example.com" for n in NODES}
@@ -407,7 +416,7 @@ def names_of_others(site):
 
 def test_a_list_that_is_too_long_stops_no_failover(site, monkeypatch):
     """Above about 9,400 instances there was no master any more."""
-    monkeypatch.setattr("ganeti.base.constants.protocols.ssconf.MAX_SIZE", 40)
+    monkeypatch.setattr("ganeti.protocols.ssconf.MAX_SIZE", 40)
     site.master.commit(cluster.big(3, 9))
     revision = site.master.snapshot().revision
     until("copy", lambda: site.copies[NEW].status()["revision"] >= revision)
@@ -421,7 +430,7 @@ def test_a_node_that_cannot_record_itself_does_not_become_the_master(site, monke
     def fail(path, *_args, **_options):
         raise OSError(errno.ENOSPC, "No space left on device", path)
 
-    monkeypatch.setattr("ganeti.protocols.ssconf.writer.files.write_file", fail)
+    monkeypatch.setattr("ganeti.protocols.ssconf.files.write_file", fail)
     with pytest.raises(errors.OpPrereqError, match="since it cannot record that"):
         site.run()
     assert site.snapshot().cluster.master_node == site.node(OLD)
@@ -577,7 +586,7 @@ def test_questions_about_copies_have_a_short_time_limit_and_no_term(site):
         for name in ("store_status", "store_changes", "store_dump", "store_scan"):
             site.script[name] = failure("no")
             site.runners[-1].script[name] = failure("no")
-            ask(snapshot, list(nodes), name, ())
+            ask(snapshot, list(nodes), rpc.Request(rpc.PROCEDURES[name], ()))
         runner = site.runners[-1]
         assert runner._snapshot() is snapshot
     assert runner.term is None
@@ -593,7 +602,7 @@ def test_an_election_that_is_lost_can_be_repeated(site, monkeypatch):
     def lose(_self, **_options):
         raise errors.TermError("node2 was faster")
 
-    monkeypatch.setattr(failover.elections.Elector, "elect", lose)
+    monkeypatch.setattr(failover.election.Elector, "elect", lose)
     with pytest.raises(errors.OpExecError) as caught:
         site.run()
     assert caught.value.args == (

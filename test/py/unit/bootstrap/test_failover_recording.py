@@ -11,7 +11,7 @@ from ganeti.decisions.quorum import Term, Voters
 from ganeti.master import config
 from ganeti.store import Document
 from ganeti.store.copies import voters
-from ganeti.store.file.database import Database
+from ganeti.store.database import Database
 
 OWN = clusters.node_uuid(2)
 
@@ -39,9 +39,9 @@ def record(path, *, accept_loss):
     opened.close()
     db = Database(path, create=False)
     try:
-        header = config.Header.decode(db.read("meta", config.HEADER_KEY))
-        groups = [group for group in db.log() if group.revision > before]
-        return int(db.read("meta", "serial")), header.serial_no, len(groups)
+        header = config.Header.decode(db.tables.read("meta", config.HEADER_KEY))
+        groups = [group for group in db.log.groups() if group.revision > before]
+        return int(db.tables.read("meta", "serial")), header.serial_no, len(groups)
     finally:
         db.close()
 

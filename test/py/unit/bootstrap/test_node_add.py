@@ -8,7 +8,7 @@ import pytest
 
 from fakes.rpc import FakeRunner, failure
 from ganeti.base import errors
-from ganeti.base.constants import network, versions
+from ganeti.base.constants import misc, versions
 from ganeti.base.pathutils import Paths
 from ganeti.base.process import RunResult
 from ganeti.base.tls import x509
@@ -16,8 +16,8 @@ from ganeti.bootstrap import crypto, node_add
 from ganeti.bootstrap.options import JoinRequest
 from ganeti.model import objects
 from ganeti.protocols import luxi, rpc, ssconf
+from ganeti.protocols.ssh import authorized_keys, keys
 from ganeti.protocols.ssh import client as ssh_client
-from ganeti.protocols.ssh import keys, pubkeys
 
 MASTER, NEW = "n1.example.com", "n9.example.com"
 
@@ -38,10 +38,20 @@ class Master:
         ]
         self.ports = [[22]]
         self.nic = {"mode": "bridged", "link": "br9"}
+        self.hypervisors = ["kvm"]
+        self.hvparams = {
+            "kvm": {"migration_port": 8102},
+            "xen-hvm": {"migration_port": 8002},
+            "lxc": {},
+        }
 
     def call(self, method, args):
         if method == "QueryClusterInfo":
-            return {"nicparams": {"default": self.nic}}
+            return {
+                "nicparams": {"default": self.nic},
+                "enabled_hypervisors": self.hypervisors,
+                "hvparams": self.hvparams,
+            }
         if method == "QueryConfigValues":
             return self.config
         if method == "QueryNodes":
@@ -94,7 +104,7 @@ class Site:
         values = {"cluster_name": "c1.example.com\n", "ssh_ports": f"{MASTER}=2022\n"}
         ssconf.write(self.paths, values)
         own, other = (keys.generate("ed25519").public for _ in range(2))
-        pubkeys.update(
+        authorized_keys.update_node_keys(
             self.paths.data(crypto.PUBLIC_KEYS), "add", {"u1": [own], "u2": [other]}
         )
         own = keys.generate("ecdsa")
@@ -167,7 +177,7 @@ def site(tmp_path, monkeypatch):
     monkeypatch.setattr(node_add.checks, "canonical_name", lambda name, _paths: name)
     monkeypatch.setattr(node_add.netutils, "lookup", lambda *_a: "192.0.2.9")
     monkeypatch.setattr(node_add, "_RETRY_S", 0.0)
-    monkeypatch.setattr(node_add.port_checks, "warnings", actual.check_ports)
+    monkeypatch.setattr(node_add.machine_checks, "port_warnings", actual.check_ports)
     return actual
 
 
@@ -179,6 +189,19 @@ def test_filtered_ports_are_reported_in_both_directions(site):
     assert ports.tcp == {1811: "node daemon", 22: "SSH", 8102: "live migration"}
     assert (ports.udp, ports.listening) == ({1814: "confd"}, {1811})
     assert "Warning: port 8102 is filtered" in site.lines
+
+
+def test_the_ports_of_live_migration_are_those_of_the_cluster(site):
+    site.master.hypervisors = ["lxc", "xen-hvm", "kvm"]
+    site.master.hvparams["kvm"] = {"migration_port": 8200}
+    site.join()
+    ((_node, _master, ports),) = site.port_checks
+    assert ports.tcp == {
+        1811: "node daemon",
+        22: "SSH",
+        8002: "live migration",
+        8200: "live migration",
+    }
 
 
 def test_a_machine_is_prepared_with_the_clusters_files(site):
@@ -195,7 +218,10 @@ def test_a_machine_is_prepared_with_the_clusters_files(site):
     assert all(row[3] for row in site.ran)
     assert all(shell.is_closed for shell in site.shells)
     # Until the job has recorded the node, the cluster knows nothing of it.
-    assert set(pubkeys.read(site.paths.data(crypto.PUBLIC_KEYS))) == {"u1", "u2"}
+    assert set(authorized_keys.read_node_keys(site.paths.data(crypto.PUBLIC_KEYS))) == {
+        "u1",
+        "u2",
+    }
 
 
 def test_only_candidates_may_log_in_and_no_private_key_of_the_cluster_is_sent_early(
@@ -325,7 +351,7 @@ def test_a_machine_that_is_refused_gets_rid_of_the_clusters_files(site):
 
 def test_a_refused_machine_keeps_the_keys_that_it_had(site):
     """Without the master's own, the request could not be repeated."""
-    [own] = pubkeys.read(site.paths.data(crypto.PUBLIC_KEYS))["u1"]
+    [own] = authorized_keys.read_node_keys(site.paths.data(crypto.PUBLIC_KEYS))["u1"]
     site.authorized = f"# ours\nno-pty {host_key(own)} root@here\n"
     site.join().undo()
     _ran, message = taken_back(site)
@@ -399,7 +425,8 @@ def test_the_new_daemon_must_answer_with_our_version(site, monkeypatch):
     assert answers == []
     site.script["version"] = failure("refused")
     monkeypatch.setattr(node_add, "ANSWER_TIMEOUT_S", -1.0)
-    with pytest.raises(errors.OpExecError, match="new node daemon does not answer"):
+    text = f"new node daemon has not answered .*/node-daemon.log of {NEW}"
+    with pytest.raises(errors.OpExecError, match=text):
         site.join()
 
 
@@ -458,7 +485,7 @@ def test_a_bridge_is_created_before_the_machine_becomes_a_node(site):
     "nic",
     [
         {"mode": "routed", "link": "100"},
-        {"mode": "bridged", "link": network.USER_NETWORK},
+        {"mode": "bridged", "link": misc.USER_NETWORK},
     ],
 )
 def test_a_cluster_without_bridges_needs_none(site, nic):
@@ -467,3 +494,52 @@ def test_a_cluster_without_bridges_needs_none(site, nic):
     assert "sh" not in [name for name, *_ in site.ran]
     with pytest.raises(errors.OpPrereqError, match="--create-bridge: NICs of this"):
         site.join(create_bridge=True)
+
+
+# A machine that joins and sends more than its own key.
+
+VICTIM = "00000000-0000-4000-8000-000000000001"
+
+
+def read_back(text, kind="ed25519"):
+    """Return the key that a node shows, as the job that adds it records it."""
+    return keys.one_public_key(text, kind, "root@n9")
+
+
+def test_the_one_key_is_recorded_without_its_comment():
+    public = keys.generate("ed25519", comment="root@n1 from='*'").public
+    assert read_back(public) == f"ssh-ed25519 {keys.body(public)} root@n9"
+
+
+@pytest.mark.parametrize("separator", ["\n", "\r", "\n\n", "\x0b", "\x85", "\u2028"])
+def test_a_second_line_never_becomes_the_key_of_another_node(separator):
+    own, evil = (keys.generate("ed25519").public.strip() for _ in range(2))
+    with pytest.raises(errors.OpPrereqError, match="exactly one key"):
+        read_back(f"{own}{separator}{VICTIM} {evil}\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "ssh-ed25519",
+        "ssh-ed25519 AAAA",
+        "ssh-ed25519 !!!!",
+        'command="x" ' + keys.generate("ed25519").public,
+        keys.generate("ecdsa").public,
+        "ssh-ed25519 " + keys.body(keys.generate("ecdsa").public),
+        keys.generate("ed25519").public.strip() + " " + "x" * 10000,
+    ],
+    ids=["empty", "no-body", "short", "no-base64", "options", "type", "other", "long"],
+)
+def test_other_texts_are_no_key(text):
+    with pytest.raises(errors.OpPrereqError, match="SSH public key"):
+        read_back(text)
+
+
+def test_no_file_of_keys_takes_two_lines_as_one(tmp_path):
+    evil = "ssh-rsa AAAA x\nssh-rsa BBBB y"
+    with pytest.raises(errors.OpPrereqError, match="one line"):
+        authorized_keys.update_node_keys(str(tmp_path / "pub"), "add", {VICTIM: [evil]})
+    with pytest.raises(errors.OpPrereqError, match="one line"):
+        authorized_keys.add(str(tmp_path / ".ssh" / "authorized_keys"), [evil])

@@ -24,7 +24,7 @@ from ganeti.base.filesystem import files
 from ganeti.base.pathutils import Paths
 from ganeti.base.process import RunResult
 from ganeti.base.tls import authority, x509
-from ganeti.bootstrap import crypto, lost_master, renew_crypto, renewal_note
+from ganeti.bootstrap import crypto, lost_master, renew_crypto
 from ganeti.bootstrap.renew_crypto import RenewOptions
 from ganeti.decisions.quorum import term_of
 from ganeti.master import config
@@ -118,7 +118,7 @@ class Site:
             def call(node, args):
                 # The term is a list after the way over the network.
                 args = [term_of(a) if isinstance(a, (list, tuple)) else a for a in args]
-                actual = self.copies.replicate([node], procedure, args)[node]
+                actual = self.copies.call(node, procedure, args)
                 return Result(procedure, node, actual.payload, actual.fail_msg)
 
             return call
@@ -675,8 +675,8 @@ def test_a_candidate_that_is_behind_takes_the_newest_copy(site):
     with contextlib.closing(
         store.open_master(
             site.at(MASTER, "store.db"),
-            replicate=lambda nodes, procedure, args: site.copies.replicate(
-                [n for n in nodes if n == site.copies.node(2)], procedure, args
+            replicate=lambda nodes, request: site.copies.replicate(
+                [n for n in nodes if n == site.copies.node(2)], request
             ),
             clock=SystemClock(),
             node=site.copies.node(0),
@@ -731,15 +731,15 @@ def test_a_note_is_outdated_when_others_have_renewed(site, monkeypatch, is_old):
         # Killed before the first file was replaced.
         os.unlink(site.paths.server_pem)
         files.write_file(site.paths.server_pem, old, mode=0o440)
-    assert renewal_note.counts(site.paths)
+    assert crypto.has_renewal_note(site.paths)
     os.unlink(site.paths.server_pem)
     new = authority.create()
     files.write_file(site.paths.server_pem, new.certificate_pem, mode=0o440)
-    assert not renewal_note.counts(site.paths)
+    assert not crypto.has_renewal_note(site.paths)
 
 
 def test_a_note_of_an_earlier_release_counts(site):
     files.write_file(site.paths.data("renewing-certificates"), b"", mode=0o600)
-    assert renewal_note.counts(site.paths)
-    renewal_note.remove(site.paths)
-    assert not renewal_note.counts(site.paths)
+    assert crypto.has_renewal_note(site.paths)
+    crypto.remove_renewal_note(site.paths)
+    assert not crypto.has_renewal_note(site.paths)

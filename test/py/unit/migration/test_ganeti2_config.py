@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from fakes import cluster, ganeti2, old_cluster
+from fakes import cluster, ganeti2
 from ganeti.base import errors
 from ganeti.master import config
 from ganeti.migration import ganeti2_config, old_config
@@ -32,7 +32,7 @@ def node_name(snapshot, instance):
 
 
 @pytest.mark.parametrize("minor", MINORS)
-@pytest.mark.parametrize("source", [old_cluster.debian, cluster.example_data])
+@pytest.mark.parametrize("source", [ganeti2.debian, cluster.example_data])
 def test_a_file_of_each_release_keeps_all_that_it_has(source, minor) -> None:
     data = source()
     expected = converted(data)
@@ -62,7 +62,7 @@ def test_a_file_of_each_release_keeps_all_that_it_has(source, minor) -> None:
 @pytest.mark.parametrize("name", ["debian", "example"])
 def test_a_whole_file_is_converted_to_the_one_on_record(name, minor) -> None:
     """``RECORD_TRANSCRIPTS=1`` writes the present result."""
-    source = old_cluster.debian if name == "debian" else cluster.example_data
+    source = ganeti2.debian if name == "debian" else cluster.example_data
     snapshot = converted(ganeti2.as_of(source(), minor))
     tables = ("nodes", "nodegroups", "instances", "disks", "networks", "filters")
     whole = {
@@ -99,7 +99,7 @@ def check_same_disk(actual, left, expected, right):
 
 
 def test_the_newest_form_changes_nothing_but_the_key_type() -> None:
-    data = old_cluster.debian()
+    data = ganeti2.debian()
     expected, actual = converted(data), converted(ganeti2.as_of(data, 15))
     assert (actual.cluster.ssh_key_type, actual.cluster.ssh_key_bits) == ("dsa", 1024)
     kept = {"ssh_key_type": "rsa", "ssh_key_bits": 2048}
@@ -121,7 +121,7 @@ def test_disks_in_instances_move_to_their_table() -> None:
 
 
 def test_policies_get_the_list_of_limits() -> None:
-    data = ganeti2.as_of(old_cluster.debian(), 7)
+    data = ganeti2.as_of(ganeti2.debian(), 7)
     group = next(iter(data["nodegroups"].values()))
     group["ipolicy"] = {"min": {"memory-size": 7}, "std": {"disk-size": 9}}
     actual = converted(data)
@@ -144,7 +144,7 @@ def test_memory_and_state_of_the_first_releases() -> None:
 
 
 def test_nodes_without_group_get_the_default_one() -> None:
-    actual = converted(ganeti2.as_of(old_cluster.debian(), 0))
+    actual = converted(ganeti2.as_of(ganeti2.debian(), 0))
     (group,) = actual.nodegroups.values()
     assert group.name == "default"
     assert {node.group for node in actual.nodes.values()} == {group.uuid}
@@ -153,7 +153,7 @@ def test_nodes_without_group_get_the_default_one() -> None:
 
 
 def test_directories_without_a_list_are_those_before_2_7() -> None:
-    data = old_cluster.debian()
+    data = ganeti2.debian()
     wanted = ["/srv/ganeti/file-storage", "/srv/ganeti/shared-file-storage"]
     assert ganeti2_config.directories(data, 2060000) == wanted
     assert ganeti2_config.directories(data, 2070000) == []
@@ -170,7 +170,7 @@ def test_advice_names_the_commands() -> None:
 
 @pytest.mark.parametrize("version", [2170000, 1000000, 0, "2160000", True, None])
 def test_other_versions_are_refused(version) -> None:
-    data = old_cluster.debian() | {"version": version}
+    data = ganeti2.debian() | {"version": version}
     with pytest.raises(
         errors.ConfigurationError, match=r"2\.0 to 2\.16, 3\.0 and 3\.1"
     ):

@@ -1,10 +1,11 @@
-"""Disks of groups, storage lists, restricted commands."""
+"""Disks of groups, storage lists, parameters of providers, restricted commands."""
 
 import pytest
 
 from fakes import clusters
 from fakes.engine import Engine
-from fakes.rpc import failure
+from fakes.exporting import small
+from fakes.rpc import SUCCESSFUL_ACTS, failure
 from ganeti.base import errors
 from ganeti.master.locking import Level
 from ganeti.model import objects
@@ -208,6 +209,36 @@ def test_recorded_sizes_are_corrected_and_listed():
     }
 
 
+@pytest.mark.parametrize("size", [1024, 2048])
+def test_the_data_volume_of_a_mirror_is_corrected_like_the_mirror(size):
+    """Nodes create mirrors by their volumes; an older release left the volume alone."""
+    mirror = clusters.drbd_disk("d1", 1, 2).replace(size=size)
+    extra = [mirror, clusters.instance(1, disks=["d1"])]
+    engine = Engine(
+        clusters.snapshot(extra=extra),
+        {"blockdev_getdimensions": [[2048 * 1024 * 1024, None]]},
+    )
+    assert repair(engine) == [("inst1.example.com", 0, "size", 2048)]
+    assert "recorded 1024, actual 2048" in engine.callbacks.text()
+    repaired = engine.snapshot.disks["d1"]
+    assert (repaired.size, [v.size for v in repaired.children]) == (2048, [2048, 128])
+    assert repair(engine) == []
+
+
+def test_a_larger_data_volume_is_no_mismatch():
+    """Volumes of a converted or replaced mirror have sizes that LVM has rounded."""
+    mirror = clusters.drbd_disk("d1", 1, 2)
+    data, meta = mirror.children
+    mirror = mirror.replace(children=(data.replace(size=1028), meta))
+    engine = Engine(
+        clusters.snapshot(extra=[mirror, clusters.instance(1, disks=["d1"])]),
+        {"blockdev_getdimensions": [[1024 * 1024 * 1024, 7]]},
+    )
+    assert repair(engine) == [("inst1.example.com", 0, "spindles", 7)]
+    repaired = engine.snapshot.disks["d1"]
+    assert (repaired.spindles, repaired.children) == (7, mirror.children)
+
+
 def test_nodes_and_disks_that_do_not_answer_are_ignored_with_a_warning():
     engine = with_disk({"blockdev_getdimensions": failure("dead")})
     assert repair(engine) == []
@@ -325,3 +356,65 @@ def test_repair_commands_run_on_one_node_exclusively():
     )
     assert engine.rpc.called("repair_command") == [(N2, ("fix", "{}"))]
     assert engine.locks.modes() == {Level.NODE: (frozenset([N2]), False)}
+
+
+# Parameters of providers, changed on existing disks of external storage.
+
+SHELF = ["shelf", "/es/shelf", True, "", [["speed", "of it"], ["copies", "of it"]]]
+
+
+def engine(template="ext", **params):
+    start = small(template, admin_state="down", disks_active=False)
+    (disk,) = start.disks.values()
+    start = clusters.changed(start, disk.replace(params=params))
+    script = {
+        **SUCCESSFUL_ACTS,
+        "extstorage_diagnose": [SHELF],
+        "hooks_runner": [],
+        "instance_info": {},
+    }
+    return Engine(start, script)
+
+
+def modify(eng, **spec):
+    return eng.run(
+        {
+            "OP_ID": "OP_INSTANCE_SET_PARAMS",
+            "instance_name": "inst1.example.com",
+            "disks": [["modify", 0, spec]],
+        }
+    )
+
+
+def test_parameters_are_changed_added_and_removed():
+    eng = engine(speed="slow", access="kernelspace")
+    report = modify(eng, speed="fast", copies="2", mode="ro")
+    assert sorted(report) == [
+        ("disk.copies/0", "2"),
+        ("disk.mode/0", "ro"),
+        ("disk.speed/0", "fast"),
+    ]
+    disk: objects.Disk = eng.snapshot.disks["d1"]
+    own = {"access": "kernelspace", "speed": "fast", "copies": "2"}
+    assert disk.params == own
+    assert modify(eng, speed="default") == [("disk.speed/0", "default")]
+    assert eng.snapshot.disks["d1"].params == {"access": "kernelspace", "copies": "2"}
+
+
+@pytest.mark.parametrize(
+    ("template", "spec", "text"),
+    [
+        ("ext", {"bogus": "1"}, "shelf has no parameter bogus, only copies, speed"),
+        ("ext", {"9x": "1"}, "'9x' cannot be a parameter of a provider"),
+        ("ext", {"speed": "a\nb"}, "parameter speed: wanted at most 4096 printable"),
+        ("ext", {"size": 5}, "only mode and name can change, found size"),
+        ("ext", {"provider": "other"}, "only mode and name can change, found provider"),
+        ("plain", {"speed": "fast"}, "only mode and name can change, found speed"),
+    ],
+)
+def test_other_changes_are_refused(template, spec, text):
+    eng = engine(template)
+    before = eng.snapshot
+    with pytest.raises(errors.OpPrereqError, match=text):
+        modify(eng, **spec)
+    assert eng.snapshot is before

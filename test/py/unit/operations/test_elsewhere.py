@@ -213,6 +213,20 @@ def test_a_forced_deactivation_names_the_node_that_runs_the_guest():
     assert [node for node, _args in eng.rpc.called("blockdev_shutdown")] == [N1]
 
 
+def test_disks_that_are_not_shut_down_are_in_use_still():
+    idle = start(admin_state="down", disks_active=True)
+    eng = engine({}, snapshot=idle, blockdev_shutdown=failure("busy"))
+    request = {"OP_ID": "OP_INSTANCE_DEACTIVATE_DISKS", "instance_name": NAME}
+    with pytest.raises(errors.OpExecError, match="not all disks could be shut down"):
+        eng.run(request)
+    (record,) = eng.snapshot.instances.values()
+    assert record.disks_active
+    # Failures of the primary node do not count then.
+    eng.run(request | {"force": True})
+    (record,) = eng.snapshot.instances.values()
+    assert not record.disks_active
+
+
 def test_an_export_does_not_read_disks_that_another_node_writes():
     request = {"OP_ID": "OP_BACKUP_EXPORT", "instance_name": NAME, "mode": "local"}
     request |= {"target_node": "node1", "shutdown": True}

@@ -10,8 +10,9 @@ from fakes.jobs import FakeCallbacks
 from fakes.reservations import acts, engine, op, reserve, sized, the_instance
 from fakes.rpc import SUCCESSFUL_ACTS
 from ganeti.base import errors
-from ganeti.commands.instance import info_json
+from ganeti.commands.instance import info
 from ganeti.master import config
+from ganeti.master.config import topology
 from ganeti.model import opcodes
 from ganeti.operations.instance import common
 from ganeti.operations.unit_table import UNITS
@@ -149,7 +150,7 @@ def test_details_show_the_terms_and_ask_no_node_for_disks(static):
     data = eng.run(wire)["web1.example.com"]
     assert data["forthcoming"] is True
     assert data["reservation_priority"] == "normal"
-    shown = json.loads(json.dumps([info_json.instance(data)]))
+    shown = json.loads(json.dumps([info.instance_json(data)]))
     assert schemas.problems("gnt-instance-info", shown) == []
     assert data["disks"][0]["pstatus"] is None
     assert acts(eng) == []
@@ -218,7 +219,9 @@ def test_a_change_of_group_moves_the_reservation_alone():
     eng = engine(extra=[clusters.group("rack", rack)])
     reserve(eng, **sized(pnode="node1"))
     with eng.config.edit("test") as edit:
-        edit.assign_nodes(dict.fromkeys(map(clusters.node_uuid, (2, 3)), rack))
+        topology.assign_nodes(
+            edit, dict.fromkeys(map(clusters.node_uuid, (2, 3)), rack)
+        )
     callbacks = FakeCallbacks()
     wire = op("OP_INSTANCE_CHANGE_GROUP", target_groups=["rack"], iallocator="hail")
     eng.run(wire, callbacks=callbacks)

@@ -10,8 +10,8 @@ from fakes.engine import Engine, creation
 from fakes.jobs import FakeCallbacks, KeepingCallbacks
 from fakes.rpc import SUCCESSFUL_ACTS, failure
 from ganeti.base import errors
-from ganeti.base.constants.parameters import hypervisors
-from ganeti.master.jqueue.executor import Canceled
+from ganeti.base.constants.parameters import hvparams
+from ganeti.master.jqueue.effects import Canceled
 from ganeti.operations.instance.create import helper_install
 
 IMAGE = "/srv/ganeti/images/install.raw"
@@ -267,8 +267,8 @@ def test_a_failed_installation_has_one_error_and_leaves_nothing(machine, limits,
 def test_the_time_limits_are_the_documented_ones_by_default():
     limits = helper_install.Limits()
     assert (limits.startup_s, limits.shutdown_s) == (300, 7200)
-    assert hypervisors.HELPER_VM_STARTUP == 300
-    assert hypervisors.HELPER_VM_SHUTDOWN == 7200
+    assert hvparams.HELPER_VM_STARTUP == 300
+    assert hvparams.HELPER_VM_SHUTDOWN == 7200
 
 
 @pytest.mark.parametrize("step", ["helper_image_add", "os_export", "helper_start"])

@@ -7,7 +7,7 @@ from fakes.engine import Engine
 from fakes.jobs import FakeCallbacks, KeepingCallbacks
 from fakes.rpc import SUCCESSFUL_ACTS, failure
 from ganeti.base import errors
-from ganeti.master.jqueue.executor import Canceled
+from ganeti.master.jqueue.effects import Canceled
 
 INFO = {"memory": 128, "vcpus": 1, "state": 0, "time": 1.0}
 CREATE = {

@@ -12,17 +12,18 @@ import pytest
 
 from fakes import clusters, schemas
 from fakes.clocks import FakeClock
-from fakes.engine import Engine
+from fakes.engine import Engine, creation
 from fakes.jobs import FakeCallbacks
 from fakes.rpc import FakeRunner, failure
 from fakes.simulation import Simulation
 from ganeti.base import errors
 from ganeti.base.constants.instance import OS_SCRIPT_RUNS
-from ganeti.commands.instance import info_json
+from ganeti.commands.instance import info
 from ganeti.daemons.masterd.duties import leftover_disks
-from ganeti.daemons.masterd.duties.interrupted import mark_creations
+from ganeti.daemons.masterd.service import mark_creations
 from ganeti.master import config
-from ganeti.master.jqueue.executor import Canceled
+from ganeti.master.config import topology
+from ganeti.master.jqueue.effects import Canceled
 from ganeti.model.objects import Disk, Update
 from ganeti.protocols.rpc import Result
 
@@ -87,19 +88,7 @@ def cluster(**changes):
 
 
 def create(template="sharedfile", **changes):
-    op = {
-        "OP_ID": "OP_INSTANCE_CREATE",
-        "instance_name": NAME,
-        "mode": "create",
-        "disk_template": template,
-        "disks": [{"size": 1024}, {"size": 1024}],
-        "nics": [],
-        "os_type": "tiny",
-        "pnode": "node1.example.com",
-        "hypervisor": "kvm",
-        "hvparams": {"kernel_path": "", "vnc_bind_address": ""},
-    }
-    return op | changes
+    return creation(disk_template=template, disks=[{"size": 1024}] * 2) | changes
 
 
 def op(name, **changes):
@@ -341,6 +330,47 @@ def test_an_operation_that_can_be_resumed_ends_as_if_not_cut_off(case, again, wi
     assert resumed > 3 or (case in UNRECORDED and not wipes)
 
 
+@pytest.mark.parametrize("template", ["file", "sharedfile"])
+def test_a_wiping_creation_gives_way_to_a_repeated_request(template):
+    start, simulation = prepared([], prealloc_wipe_disks=True)
+    request = create(template, request_key="k1")
+    cut, resumption = 0, None
+    while resumption is None:
+        cut += 1
+        start, simulation = prepared([], prealloc_wipe_disks=True)
+        left, _is_cut = run_until_cut(start, simulation, request, cut, None)
+        resumption = left.engine.callbacks.resumption
+    half_wiped = set(simulation.files)
+    assert half_wiped
+    # The resumed job waits for its locks when a client repeats the request.
+    winner, _is_cut = run_until_cut(left.snapshot, simulation, request, None, None)
+    resumed = Master(winner.snapshot, simulation, Cutter())
+    callbacks = CutCallbacks(Cutter(), resumption)
+    nodes = resumed.engine.run(request, callbacks=callbacks)
+    assert nodes == ["node1.example.com"]
+    assert [each.name for each in resumed.snapshot.instances.values()] == [NAME]
+    assert has_its_files(resumed.snapshot, simulation)
+    assert half_wiped.isdisjoint(simulation.files)
+    assert "cannot remove" not in str(callbacks.entries)
+    assert callbacks.resumption is None
+
+
+def test_a_wiping_creation_ends_when_its_node_was_removed():
+    request = create(pnode="node2.example.com")
+    cut, resumption = 0, None
+    while resumption is None:
+        cut += 1
+        start, simulation = prepared([], prealloc_wipe_disks=True)
+        left, _is_cut = run_until_cut(start, simulation, request, cut, None)
+        resumption = left.engine.callbacks.resumption
+    again = Master(left.snapshot, simulation, Cutter())
+    with again.engine.config.edit("2/0") as edit:
+        topology.remove_node(edit, NODE2)
+    with pytest.raises(errors.OpPrereqError, match=f"{NODE2}' not known"):
+        again.engine.run(request, callbacks=FakeCallbacks(resumption=resumption))
+    assert not again.snapshot.instances
+
+
 def cut_in(procedure, before, request):
     """Return a master that was killed while a node did something, and its state."""
     start, simulation = prepared(before)
@@ -533,7 +563,8 @@ ALWAYS_FAILS_OVER = [create(), modify(beparams={"always_failover": True})]
 def test_a_failover_is_not_continued_to_a_node_that_lacks_data(request_, monkeypatch):
     cut, resumption = cut_in("instance_shutdown", ALWAYS_FAILS_OVER, request_)
     monkeypatch.setattr(
-        "ganeti.operations.instance.disks.mirrors.require_complete", refuse_to_move
+        "ganeti.operations.instance.disks.mirror_states.require_complete",
+        refuse_to_move,
     )
     again = Master(cut.snapshot, cut.simulation, Cutter())
     with pytest.raises(errors.OpPrereqError, match="lacks data"):
@@ -546,7 +577,8 @@ def test_a_failover_is_continued_while_its_disks_are_shut_down(request_, monkeyp
     # At the target they may be inactive already: its data cannot be checked.
     cut, resumption = cut_in("blockdev_shutdown", ALWAYS_FAILS_OVER, request_)
     monkeypatch.setattr(
-        "ganeti.operations.instance.disks.mirrors.require_complete", refuse_to_move
+        "ganeti.operations.instance.disks.mirror_states.require_complete",
+        refuse_to_move,
     )
     for _number in range(2):
         again = Master(cut.snapshot, cut.simulation, Cutter())
@@ -889,7 +921,7 @@ def test_a_creation_cut_off_in_its_os_script_is_unfinished(start):
     query = {"OP_ID": "OP_INSTANCE_QUERY_DATA", "instances": [NAME], "static": True}
     answer = master.run(query)
     assert answer[NAME]["unfinished"] is True
-    shown = json.loads(json.dumps([info_json.instance(answer[NAME])]))
+    shown = json.loads(json.dumps([info.instance_json(answer[NAME])]))
     assert schemas.problems("gnt-instance-info", shown) == []
     exported = config.export_config(master.snapshot, config.Header())
     (row,) = exported["instances"].values()

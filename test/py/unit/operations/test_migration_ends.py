@@ -11,7 +11,7 @@ from fakes.jobs import FakeCallbacks
 from fakes.rpc import SUCCESSFUL_ACTS, failure
 from ganeti.base import errors
 from ganeti.model.objects import Update
-from ganeti.operations.instance.move import migrate as migration
+from ganeti.operations.instance.move import migration_steps
 
 N1, N2, N3 = (clusters.node_uuid(number) for number in (1, 2, 3))
 NAME = "inst1.example.com"
@@ -146,7 +146,9 @@ def test_a_source_that_stays_silent_is_not_waited_for():
     assert CLEANUP in refusal(eng, target_node="node2")
     asked = eng.rpc.called("instance_get_migration_status")
     # Once more afterwards: the guest may have left while it was silent.
-    assert len(asked) == round(migration.SILENCE_S / migration.POLL_S) + 1 + 1
+    assert (
+        len(asked) == round(migration_steps.SILENCE_S / migration_steps.POLL_S) + 1 + 1
+    )
 
 
 def test_a_restarted_master_waits_for_a_source_whose_daemon_starts_as_well():
@@ -296,8 +298,8 @@ def test_the_end_of_a_transfer_is_polled_often():
     eng = engine(instance_get_migration_status=status)
     migrate(eng, target_node="node2")
     pauses = [after - before for before, after in itertools.pairwise(times)]
-    assert pauses[9] == pytest.approx(migration.POLL_S)
-    assert max(pauses[10:]) == pytest.approx(migration.FIRST_POLL_S)
+    assert pauses[9] == pytest.approx(migration_steps.POLL_S)
+    assert max(pauses[10:]) == pytest.approx(migration_steps.FIRST_POLL_S)
 
 
 @pytest.mark.parametrize("kind", ["is_silent", "is_lost"])

@@ -12,6 +12,7 @@ NAME = "inst1.example.com"
 #: Generations of the data: one node wrote alone after both had the second one.
 NEW, BOTH, NONE = "2" * 16, "4" * 16, "0" * 16
 NEWER, OLDER = (NEW, BOTH, NONE, NONE), (BOTH, NONE, NONE, NONE)
+NO_PEER = failure("the other node has not connected within 20 s")
 ALONE = "its two nodes cannot reach each other; going on with node1"
 
 
@@ -33,9 +34,11 @@ def state(generations, *, disk="UpToDate", ldisk=1):
 class Site:
     """An instance whose primary node waits for the other one in vain."""
 
-    def __init__(self, own, other, *, secondary=None, is_attached=True):
+    def __init__(
+        self, own, other, *, primary=NO_PEER, secondary=None, is_attached=True
+    ):
         self.calls = []
-        self.secondary = secondary
+        self.primary, self.secondary = primary, secondary
         rows = {N1: [[True, own]], N2: [[True, other]]}
         disk = clusters.drbd_disk("d0", 1, 2).replace(iv_name="disk/0")
         instance = clusters.instance(
@@ -69,7 +72,7 @@ class Site:
         if node == N2:
             return self.secondary or ["/dev/drbd0", None, None]
         if not values.get("peer-is-away"):
-            return failure("the other node has not connected within 20 s")
+            return self.primary
         return ["/dev/drbd0", "/link", None]
 
     def activate(self):
@@ -91,6 +94,15 @@ def test_data_that_is_not_older_is_used_without_the_other_node(own, other):
     site.activate()
     assert site.calls == [*WAITED, (N1, True)]
     assert site.is_active
+
+
+def test_a_call_that_a_busy_node_rejects_says_nothing_about_the_other_node():
+    busy = failure("too many calls", is_rejected=True)
+    site = Site(state(NEWER), state(OLDER), primary=busy)
+    with pytest.raises(errors.OpExecError, match="too many calls"):
+        site.activate()
+    assert site.calls == WAITED
+    assert not site.is_active
 
 
 def test_older_data_is_refused_and_the_disks_are_shut_down():

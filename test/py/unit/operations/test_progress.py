@@ -2,6 +2,8 @@
 
 import types
 
+import pytest
+
 from fakes import clusters
 from fakes.clocks import FakeClock
 from fakes.engine import Engine
@@ -9,6 +11,7 @@ from fakes.rpc import SUCCESSFUL_ACTS
 from ganeti.base.text import units
 from ganeti.model import objects
 from ganeti.operations import progress
+from ganeti.operations.instance.disks import mirror_states
 
 
 class Log:
@@ -87,3 +90,22 @@ def test_a_conversion_reports_its_progress():
     assert pieces == [(0, 256), (256, 256), (512, 256), (768, 232)]
     reported = [text for kind, text in eng.callbacks.entries if kind == "progress"]
     assert reported[0].startswith("copying disk/0: 256 of 1000 MiB, 26 %, 85.3 MiB/s")
+
+
+# Times that are left, as an operation prints them.
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0s"),
+        (59.4, "59s"),
+        (59.6, "1m 0s"),
+        (125, "2m 5s"),
+        (3600, "1h 0m 0s"),
+        (3660, "1h 1m 0s"),
+        (90_061, "25h 1m 1s"),
+    ],
+)
+def test_a_time_is_printed_in_its_units(seconds, text):
+    assert mirror_states._span(seconds) == text

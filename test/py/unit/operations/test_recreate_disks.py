@@ -179,6 +179,30 @@ def test_a_node_that_does_not_know_is_a_refusal():
     assert code == "environment_error"
 
 
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (["/dev/x", None, None], "only lost disks are recreated"),
+        (failure("too many calls", is_rejected=True), "too many calls"),
+    ],
+)
+def test_external_storage_is_lost_only_if_its_provider_says_so(answer, text):
+    eng = engine()
+    with eng.config.edit("test") as edit:
+        for number in (0, 1):
+            external = disk(number).replace(
+                dev_type="ext", logical_id=("box", f"v{number}")
+            )
+            edit.update(external)
+        cluster = edit.snapshot.cluster
+        edit.update(cluster.replace(enabled_disk_templates=("ext",)))
+    eng.rpc.script["blockdev_assemble"] = answer
+    assert text in refused(eng, recreate())[0]
+    eng.rpc.script["blockdev_assemble"] = failure("no such volume")
+    eng.run(recreate())
+    assert len(created(eng)) == 2
+
+
 class LostSite(mirror_site.MirrorSite):
     """A stopped instance whose mirrors are lost on both nodes."""
 

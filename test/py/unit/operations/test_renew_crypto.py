@@ -11,6 +11,7 @@ from fakes.certified import Site
 from fakes.engine import Engine
 from ganeti.base import errors
 from ganeti.base.tls import authority, x509
+from ganeti.master.config import topology
 
 MASTER = clusters.node_uuid(1)
 OTHER = clusters.node_uuid(2)
@@ -150,7 +151,7 @@ def test_a_demoted_or_removed_node_keeps_no_entry(site):
             site.engine.run({"OP_ID": "OP_NODE_SET_PARAMS", **node, **change})
         else:
             with site.engine.config.edit("test") as edit:
-                edit.remove_node(OTHER)
+                topology.remove_node(edit, OTHER)
         listed = site.engine.snapshot.cluster.candidate_certs
         assert MASTER in listed
         assert not [key for key in listed if key.startswith(OTHER)]

@@ -13,7 +13,7 @@ from fakes.mirror_site import MirrorSite, mirrored_disks
 from ganeti.base import errors
 from ganeti.master.locking import Level
 from ganeti.operations.instance.disks import replace_secondary
-from ganeti.protocols.rpc import encode
+from ganeti.protocols.rpc import calls, encode
 
 N1, N2, N3 = (clusters.node_uuid(number) for number in (1, 2, 3))
 NAME = "inst1.example.com"
@@ -244,8 +244,8 @@ def _is_complete(site):
     engine = Engine(site.snapshot, site.nodes.script())
     disks = list(site.snapshot.disks.values())
     wires = [encode.disk(site.snapshot, disk) for disk in disks]
-    rows = engine.rpc.call_one("blockdev_getmirrorstatus_multi", N1, wires).payload
-    return not any(status["is_degraded"] for _ok, status in rows)
+    rows = engine.rpc.call_node(N1, calls.blockdev_getmirrorstatus_multi(wires)).payload
+    return not any(status.is_degraded for _ok, status in rows)
 
 
 def test_old_volumes_stay_until_the_new_ones_are_complete():

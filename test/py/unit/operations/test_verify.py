@@ -530,7 +530,7 @@ def test_a_changed_value_of_the_simple_configuration_is_found():
 
 
 def test_a_value_that_no_node_gets_is_a_finding_and_not_a_failure(monkeypatch):
-    monkeypatch.setattr("ganeti.base.constants.protocols.ssconf.MAX_SIZE", 25)
+    monkeypatch.setattr("ganeti.protocols.ssconf.MAX_SIZE", 25)
     engine = engine_with()
     assert run(engine, error_codes=True) is False
     wanted = (

@@ -9,7 +9,7 @@ from fakes.exporting import NODE1, Guest, engine
 from fakes.jobs import FakeCallbacks, KeepingCallbacks
 from fakes.rpc import failure
 from ganeti.base import errors
-from ganeti.operations.backup import zeroing
+from ganeti.operations.backup import export_source
 
 EXPORT = {
     "OP_ID": "OP_BACKUP_EXPORT",
@@ -234,4 +234,4 @@ def test_the_time_limit_follows_the_size_of_the_disks():
     eng.run(EXPORT)
     texts = [str(payload) for _kind, payload in eng.callbacks.entries]
     assert any("(1024 MiB, at most 351 s)" in text for text in texts)
-    assert (zeroing.FIXED_S, zeroing.PER_MIB_S) == (300, 0.05)
+    assert (export_source.FIXED_S, export_source.PER_MIB_S) == (300, 0.05)

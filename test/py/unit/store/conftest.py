@@ -3,7 +3,6 @@
 import pytest
 
 from fakes.candidates import Candidates
-from fakes.etcd_servers import EtcdServers
 from ganeti import store
 from ganeti.base.clock import SystemClock
 
@@ -33,13 +32,3 @@ def opener(tmp_path, simulation):
     yield open_master
     for item in opened:
         item.close()
-
-
-@pytest.fixture(scope="session")
-def etcd(tmp_path_factory):
-    """One real server of etcd for all tests; each takes a prefix of its own."""
-    servers = EtcdServers(tmp_path_factory.mktemp("etcd"))
-    try:
-        yield servers.start()
-    finally:
-        servers.close()

@@ -10,9 +10,10 @@ from fakes import cluster
 from ganeti import store
 from ganeti.base import errors
 from ganeti.base.clock import SystemClock
+from ganeti.decisions.quorum import Copy
 from ganeti.store import Document, wire
 from ganeti.store.copies import branches
-from ganeti.store.file.database import Database
+from ganeti.store.database import Database
 
 #: A whole copy of a cluster that knows none of our history.
 OTHER = wire.Copy(1, 9, b"other", [], 9, [])
@@ -117,3 +118,51 @@ def test_a_summary_that_cannot_be_read_is_named(path):
     assert branches.files(path) == [broken]
     with pytest.raises(errors.ConfigurationError, match=r"lost-changes-1\.json: "):
         branches.read(broken)
+
+
+# Copies of a minority's master that are noted, from answers that may be anything.
+
+DIGEST = "0f" * 16
+STATUS = {"cluster": "c", "written": 5, "digest": DIGEST}
+
+
+@pytest.mark.parametrize(("number", "expected"), [(4, DIGEST), (5, DIGEST), (6, "")])
+def test_a_copy_of_an_earlier_term_is_not_noted(number, expected):
+    assert branches.newer(STATUS, "c", number) == expected
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        None,
+        [],
+        {},
+        STATUS | {"cluster": "other"},
+        STATUS | {"written": None},
+        STATUS | {"written": "x"},
+        STATUS | {"digest": 7},
+        STATUS | {"digest": "0f"},
+        STATUS | {"digest": DIGEST + "0f"},
+        STATUS | {"digest": "g" * 32},
+    ],
+)
+def test_a_wrong_answer_is_no_such_copy(wrong):
+    assert branches.newer(wrong, "c", 5) == ""
+
+
+def test_only_the_copy_that_was_noted_does_not_count():
+    note = branches.document("n2", DIGEST)
+    noted = {(note.table, note.key): note.data}
+
+    def read(table, key):
+        return noted.get((table, key))
+
+    copies = {
+        "n1": Copy(5, 9, DIGEST),
+        "n2": Copy(5, 9, DIGEST),
+        "n3": Copy(0, 0),
+    }
+    actual = branches.without_known(read, copies)
+    assert [node for node, copy in actual.items() if copy.is_empty] == ["n2", "n3"]
+    copies["n2"] = Copy(5, 10, "1f" * 16)
+    assert branches.without_known(read, copies) == copies

@@ -212,7 +212,7 @@ def test_a_flood_is_cut_into_groups(db, monkeypatch):
 
 
 def test_followers_that_fall_behind_read_the_log(db, monkeypatch):
-    monkeypatch.setattr("ganeti.store.engine.RECENT_BYTES", 100)
+    monkeypatch.setattr("ganeti.store.published.RECENT_BYTES", 100)
     for number in range(10):
         db.commit([document(str(number), b"x" * 50)])
     news = db.follow(0)

@@ -12,10 +12,9 @@ from ganeti import store
 from ganeti.base import errors
 from ganeti.base.clock import SystemClock
 from ganeti.decisions.quorum import Copy, Term
-from ganeti.store import Document
-from ganeti.store.copies import branches, election, known_branches, peers
+from ganeti.store import Document, database
+from ganeti.store.copies import branches, election, peers
 from ganeti.store.copies.election import Elector
-from ganeti.store.file import database
 
 NODES = (0, 1, 2)
 
@@ -38,8 +37,8 @@ def open_master(simulation, number, **options):
 
 
 def elector(simulation, number, silent=()):
-    def ask(_snapshot, nodes, procedure, args):
-        return simulation.replicate(nodes, procedure, args)
+    def ask(_snapshot, nodes, request):
+        return simulation.replicate(nodes, request)
 
     return Elector(simulation[number].path, simulation.node(number), ask, silent)
 
@@ -145,7 +144,7 @@ def test_an_empty_copy_does_not_count(simulation, master):
 
 
 def test_one_absurd_number_is_not_believed(simulation, master):
-    simulation[2]._open()._db.execute("UPDATE state SET term = 2000000000")
+    simulation[2]._open().file.sql.execute("UPDATE state SET term = 2000000000")
     term, survey = elector(simulation, 0).elect(is_takeover=False)
     assert term.number == master.term.number + 1
     assert survey.election.silent == [simulation.node(2)]
@@ -154,7 +153,7 @@ def test_one_absurd_number_is_not_believed(simulation, master):
 def save(simulation, tmp_path):
     """Keep the file of node 0 as it is now."""
     db = database.Database(simulation[0].path, create=False)
-    db.save_as(str(tmp_path / "saved.db"))
+    db.file.save_as(str(tmp_path / "saved.db"))
     db.close()
 
 
@@ -198,9 +197,9 @@ def noting(simulation, made):
     def note(node):
         number = next(each for each in NODES if simulation.node(each) == node)
         status, term = simulation[number].status(), made[0].term.number
-        if digest := known_branches.newer(status, status["cluster"], term):
+        if digest := branches.newer(status, status["cluster"], term):
             with contextlib.suppress(errors.GenericError):  # closed by now
-                made[0].commit_soon([known_branches.document(node, digest)])
+                made[0].commit_soon([branches.document(node, digest)])
         return not digest
 
     return note
@@ -215,7 +214,7 @@ def test_a_copy_of_a_forced_master_that_was_noted_stops_no_restart(simulation):
     rival, node = forced(simulation, 2), simulation.node(2)
     made[0].check_term()
     digest = simulation[2].status()["digest"]
-    until("note", lambda: known_branches.is_known(made[0].read, node, digest))
+    until("note", lambda: branches.is_known(made[0].read, node, digest))
     until("copy", lambda: is_current(simulation, made[0], (0, 1)))
     made[0].close()
     # It makes no majority together with this node.
@@ -317,7 +316,7 @@ def test_the_last_of_two_masters_starts_alone_and_the_other_does_not(simulation)
 def test_a_store_of_an_earlier_release_is_read(simulation, master):
     master.close()
     simulation[1].close()
-    connection = simulation[1]._open()._db
+    connection = simulation[1]._open().file.sql
     for column in ("owner", "written", "master", "archive", "schema"):
         connection.execute(f"ALTER TABLE state DROP COLUMN {column}")
     connection.execute("DELETE FROM meta WHERE key = 'voters'")
@@ -325,7 +324,7 @@ def test_a_store_of_an_earlier_release_is_read(simulation, master):
     status = simulation[1].status()
     assert (status["owner"], status["written"]) == ("", master.term.number)
     old = database.Database(simulation[1].path, create=False)
-    assert old.voters().now == {simulation.node(n) for n in NODES}
+    assert old.tables.voters().now == {simulation.node(n) for n in NODES}
     old.close()
     term, _survey = elector(simulation, 1).elect(is_takeover=True)
     assert term.number == master.term.number + 1

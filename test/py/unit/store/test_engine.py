@@ -8,7 +8,7 @@ from fakes.store import MemoryBackend, open_memory
 from ganeti.base import errors
 from ganeti.decisions.quorum import Voters
 from ganeti.model.objects import Update
-from ganeti.store import Document, engine, wire
+from ganeti.store import Document, committer, wire
 from ganeti.store.backend import Limits, OutcomeUnknownError
 from ganeti.store.copies import voters
 
@@ -20,7 +20,7 @@ def backend():
 
 @pytest.fixture
 def db(backend, monkeypatch):
-    monkeypatch.setattr(engine, "RETRY_S", 0.01)
+    monkeypatch.setattr(committer, "RETRY_S", 0.01)
     actual = open_memory(backend)
     yield actual
     actual.close()
@@ -91,7 +91,7 @@ class Vague(MemoryBackend):
 
 @pytest.fixture
 def quick(monkeypatch):
-    monkeypatch.setattr(engine, "RETRY_S", 0.001)
+    monkeypatch.setattr(committer, "RETRY_S", 0.001)
 
 
 @pytest.mark.parametrize("silent", [0, 3])

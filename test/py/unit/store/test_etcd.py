@@ -28,6 +28,7 @@ from ganeti.store.etcd import (
     open_etcd,
     parse,
 )
+from ganeti.store.etcd.writer import Writer
 
 
 @pytest.fixture
@@ -135,12 +136,12 @@ def test_a_large_commit_is_whole_before_its_rows_are_in_place(
     def fail(_backend, operations):
         raise OutcomeUnknownError("cut off")
 
-    carry_out = EtcdBackend._carry_out
+    carry_out = Writer._carry_out
     monkeypatch.setattr(
-        EtcdBackend,
+        Writer,
         "_carry_out",
         lambda self, ops: (
-            carry_out(self, ops) if not self._guards.mark.staged else fail(self, ops)
+            carry_out(self, ops) if not self.guards.mark.staged else fail(self, ops)
         ),
     )
     db.commit([document(str(i), b"new" if i else None) for i in range(201)])
@@ -167,15 +168,15 @@ def test_a_large_commit_is_whole_before_its_rows_are_in_place(
 
 def test_a_commit_that_was_staged_in_part_leaves_nothing(opener, monkeypatch):
     db = opener()
-    move = EtcdBackend._move
+    move = Writer._move
 
     def fail(_self, _mark, _operations, _group):
         raise errors.StorageError("no room")
 
-    monkeypatch.setattr(EtcdBackend, "_move", fail)
+    monkeypatch.setattr(Writer, "_move", fail)
     with pytest.raises(errors.StorageError, match="no room"):
         db.commit([document(str(i)) for i in range(500)])
-    monkeypatch.setattr(EtcdBackend, "_move", move)
+    monkeypatch.setattr(Writer, "_move", move)
     patience.until("changes are accepted", lambda: not db.exposure())
     db.commit([document("other")])
     assert jobs(db) == {"other": b"{}"}
@@ -256,7 +257,7 @@ def test_a_master_notices_that_its_lease_is_over(opener, gateway):
 
 
 def test_a_lease_is_prolonged(opener):
-    db = opener(ttl_s=1)
+    db = opener(ttl_s=6)
     until = db._backend._lease._until
     patience.until("prolonged", lambda: db._backend._lease._until > until + 1.5)
     assert db.commit([document()]) == 1
@@ -353,7 +354,7 @@ def test_the_change_log_ends_where_the_servers_forgot(opener, gateway):
     db = opener()
     for number in range(3):
         db.commit([document(str(number))])
-    at = db._backend._guards.end_at
+    at = db._backend._writer.guards.end_at
     gateway.call("kv/compaction", {"revision": at}, messages.TxnAnswer)
     db.commit([document("last")])
     assert db._backend.changes_since(0, None) is None

@@ -11,9 +11,9 @@ from ganeti.base.clock import SystemClock
 from ganeti.model.objects import TABLES as RECORD_TABLES
 from ganeti.store import DOCUMENT_TABLES, Document, Follower, wire
 from ganeti.store.backend import NO_HISTORY, Group, chain
+from ganeti.store.database import Database
 from ganeti.store.etcd import Gateway, Mirror, messages, open_etcd
 from ganeti.store.etcd.gateway import CompactedError
-from ganeti.store.file.database import Database
 
 TABLES = (*RECORD_TABLES, *DOCUMENT_TABLES)
 
@@ -53,7 +53,7 @@ def contents(path):
         rows = {
             (table, key): data
             for table in TABLES
-            for key, data in file.scan_some(table, None, "")
+            for key, data in file.tables.scan_some(table, None, "")
         }
         return file.position(), rows, file.archive_cursor()
     finally:
@@ -81,7 +81,7 @@ def test_a_file_gets_a_whole_copy_with_the_archive_then_groups(db, mirror, path)
     assert_equal(path, db)
     # By groups, so that followers of the file get them as well.
     file = Database(path, create=False)
-    assert [len(group.payload) > 0 for group in file.log()] == [True, True]
+    assert [len(group.payload) > 0 for group in file.log.groups()] == [True, True]
     file.close()
 
 
@@ -90,7 +90,7 @@ def test_a_large_group_is_followed_before_its_rows_are_in_place(
 ):
     db.commit([document("old")])
     mirror.catch_up()
-    monkeypatch.setattr(db._backend, "_settle", lambda: None)
+    monkeypatch.setattr(db._backend._writer, "settle", lambda: None)
     db.commit([document(str(i)) for i in range(200)])
     mirror.catch_up()
     assert len(contents(path)[1]) == 201
@@ -128,7 +128,7 @@ def test_a_file_that_is_far_behind_gets_a_whole_copy(db, servers, mirror, path):
     mirror.catch_up()
     db.commit([document("2")])
     db.commit([document("3"), document("1", None)])
-    at = db._backend._guards.end_at
+    at = db._backend._writer.guards.end_at
     gateway = Gateway(servers)
     gateway.call("kv/compaction", {"revision": at}, messages.TxnAnswer)
     mirror.catch_up()

@@ -1,5 +1,6 @@
-"""Moves of a store between a file and etcd, cut off at each step."""
+"""Stores in etcd: moves from and to a file, cut off at each step, health, removal."""
 
+import dataclasses
 import random
 
 import pytest
@@ -9,18 +10,21 @@ from ganeti.base import errors
 from ganeti.base.clock import SystemClock
 from ganeti.model.objects import TABLES
 from ganeti.store import DOCUMENT_TABLES, Document, open_master
+from ganeti.store.database import Database
 from ganeti.store.etcd import (
     EtcdBackend,
     Gateway,
     Mirror,
+    check,
+    members,
     messages,
     open_etcd,
     to_etcd,
     to_file,
 )
-from ganeti.store.etcd.moving import _Entry
+from ganeti.store.etcd.mirror import _Entry
 from ganeti.store.etcd.reader import Reader
-from ganeti.store.file.database import Database
+from ganeti.store.etcd.servers import remove_store
 
 CLOCK = SystemClock()
 
@@ -275,3 +279,37 @@ def test_a_damaged_move_is_one_error(path, servers, filled):
     ):
         with pytest.raises(errors.ConfigurationError, match="move in etcd: damaged"):
             act()
+
+
+# The health of servers of a store, and its removal, with a real server.
+
+DEAD = "127.0.0.1:1"
+
+
+def test_a_server_that_answers_is_healthy_and_others_have_a_reason(etcd):
+    servers = etcd.servers()
+    two = dataclasses.replace(servers, hosts=(*servers.hosts, DEAD))
+    well, dead = members(two)
+    assert (well.host, well.problem) == (servers.hosts[0], "")
+    assert well.version.startswith("3.")
+    assert well.size > 0
+    assert dead.host == DEAD
+    assert "connect" in dead.problem
+    check(two)
+    with pytest.raises(errors.StorageError, match=f"{DEAD}: .*connect"):
+        check(dataclasses.replace(servers, hosts=(DEAD,)))
+
+
+def test_a_removed_store_is_gone_and_its_neighbour_stays(etcd):
+    servers, other = etcd.servers("prefix"), etcd.servers("prefix2")
+    for each in (servers, other):
+        db = open_etcd(each, clock=SystemClock(), node="node1")
+        db.commit([Document("jobs", "1", b"{}")])
+        db.close()
+    remove_store(servers)
+    remove_store(servers)  # as after an interruption
+    gateways = [Gateway(each) for each in (servers, other)]
+    gone, stays = (Reader(gateway).look().mark.revision for gateway in gateways)
+    assert (gone, stays) == (0, 1)
+    for gateway in gateways:
+        gateway.close()

@@ -14,11 +14,19 @@ from ganeti.base import errors
 from ganeti.base.clock import SystemClock
 from ganeti.decisions.quorum import Term
 from ganeti.store import Document
-from ganeti.store.etcd import Candidacy, Claim, Gateway, messages, open_etcd, parse
+from ganeti.store.etcd import (
+    Candidacy,
+    Claim,
+    Gateway,
+    layout,
+    messages,
+    open_etcd,
+    parse,
+)
 
 CLOCK = SystemClock()
-#: Seconds of the lease in most tests; the servers of the tests grant no shorter one.
-TTL_S = 1
+#: Seconds of a lease: none ends before a test ends it.
+TTL_S = 3600
 
 #: A master that acknowledges commits on its standard output until it is killed.
 MASTER = """
@@ -60,6 +68,15 @@ def begin(servers, node):
     return lambda: open_etcd(servers, clock=CLOCK, node=node, ttl_s=TTL_S)
 
 
+def end_lease(servers):
+    """Have the lease of the leader end on the servers, as they do it by themselves."""
+    gateway = Gateway(servers)
+    key = messages.get(layout.Keys(servers.prefix).leader)
+    [leader] = gateway.fetch("kv/range", key, messages.RangeAnswer).kvs
+    gateway.call("lease/revoke", {"ID": leader.lease}, messages.TxnAnswer)
+    gateway.close()
+
+
 def test_another_candidate_takes_over_with_all_that_was_acknowledged(servers, master):
     acknowledged = [int(master.stdout.readline()) for _ in range(100)]
     candidacies = [Candidacy(servers, f"node{i}", CLOCK) for i in range(3)]
@@ -78,6 +95,7 @@ def test_another_candidate_takes_over_with_all_that_was_acknowledged(servers, ma
     assert not won
     master.kill()
     acknowledged += [int(line) for line in master.communicate()[0].split()]
+    end_lease(servers)
     patience.until("one has taken over", lambda: won)
     stop.set()
     for thread in threads:

@@ -8,7 +8,7 @@ from ganeti.base import errors
 from ganeti.model.objects import Network, Update
 from ganeti.store import Document, features
 from ganeti.store.copies import replica
-from ganeti.store.file.database import Database
+from ganeti.store.database import Database
 
 LARGE = Network(
     name="lan",
@@ -52,7 +52,7 @@ def stored(tmp_path, name="store.db"):
     db = Database(str(tmp_path / name), create=False)
     try:
         select = "SELECT data FROM networks WHERE key = 'net'"
-        return db._db.execute(select).fetchone()[0], db.features()
+        return db.file.sql.execute(select).fetchone()[0], db.tables.features()
     finally:
         db.close()
 
@@ -122,7 +122,7 @@ def test_logs_in_the_archive_are_a_feature(opener, simulation, tmp_path):
     db.commit([Document("archive", "1/1", b"[]")])
     db.close()
     copy = Database(str(tmp_path / "store.db"), create=False)
-    assert copy.features() == {features.ARCHIVED_LOGS}
+    assert copy.tables.features() == {features.ARCHIVED_LOGS}
     copy.close()
     use_old_software(simulation, 1)
     db = opener()

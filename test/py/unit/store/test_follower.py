@@ -88,7 +88,9 @@ def outdated(follower, monkeypatch):
     """Let the file look replaced for some looks at it; return their numbers, in turn."""
     looks = []
     monkeypatch.setattr(
-        type(follower._db), "is_outdated", lambda _self: bool(looks and looks.pop(0))
+        type(follower._db.file),
+        "is_outdated",
+        lambda _self: bool(looks and looks.pop(0)),
     )
     return looks
 

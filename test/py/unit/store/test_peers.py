@@ -8,16 +8,16 @@ import pytest
 
 from fakes import cluster
 from fakes.candidates import Candidates
-from fakes.patience import until
+from fakes.patience import start, until
 from ganeti import store
 from ganeti.base import errors
 from ganeti.base.clock import SystemClock
 from ganeti.decisions.quorum import Term
 from ganeti.master.config import HigherNumbers
 from ganeti.model.objects import Update
-from ganeti.store import CommitSettings, Document, engine
-from ganeti.store.copies import branches, peers
-from ganeti.store.file import database
+from ganeti.protocols.rpc import calls
+from ganeti.store import CommitSettings, Document, committer, database
+from ganeti.store.copies import branches, flights, keeper, peers
 
 
 @pytest.fixture
@@ -68,14 +68,6 @@ def test_a_commit_does_not_wait_for_a_minority(db, simulation, tmp_path):
     until("the slow one", lambda: is_same(db, simulation, tmp_path, 2))
 
 
-def start(function):
-    """Run a function in a thread; return what has its result."""
-    pool = ThreadPoolExecutor(1)
-    future = pool.submit(function)
-    pool.shutdown(wait=False)
-    return future
-
-
 def test_without_a_majority_nothing_is_acknowledged(
     db, simulation, monkeypatch, caplog, tmp_path
 ):
@@ -119,7 +111,7 @@ def test_a_call_that_ends_with_the_store_is_no_fault_of_a_candidate(
     db, node = opener(), simulation.node(2)
     db.commit(cluster.big(3, 2))
     until("a call", lambda: (node, "store_status") in simulation.calls)
-    peer = db._copies._peers[node]
+    peer = db._copies._candidates.peers[node]
     db.close()
     simulation.down.add(node)
     simulation.release(2)
@@ -172,8 +164,12 @@ def test_silence_costs_one_time_limit_only(
     monkeypatch.setattr(peers, "ACK_TIMEOUT_S", 0.05)
     simulation.hang(1)
     simulation.hang(2)
+    before = len(simulation.calls)
     db.commit([job("1")])
     assert "is behind: no answer" in caplog.text
+    # The time limit is short: it may be over before both are asked.
+    nodes = {simulation.node(1), simulation.node(2)}
+    until("both calls", lambda: {n for n, _ in simulation.calls[before:]} == nodes)
     calls = len(simulation.calls)
     for number in range(20):
         db.commit([job(str(number))])
@@ -235,12 +231,12 @@ def test_a_full_disk_refuses_changes_until_what_was_sent_is_written(
     db, simulation, monkeypatch, tmp_path
 ):
     until("the copy", lambda: is_same(db, simulation, tmp_path, 1))
-    monkeypatch.setattr(engine, "RETRY_S", 0.01)
-    connection = db._backend._writer._db
+    monkeypatch.setattr(committer, "RETRY_S", 0.01)
+    connection = db._backend._writer.file.sql
     limit = connection.execute("PRAGMA page_count").fetchone()[0] + 2
     connection.execute(f"PRAGMA max_page_count = {limit}")
     waiting = start(lambda: db.commit([job("big", b"x" * 100_000)]))
-    until("the failure", lambda: db._disk_failure)
+    until("the failure", lambda: db._staging.disk_failure)
     with pytest.raises(errors.StorageError, match="refused until the disk"):
         db.commit([job("small")])
     assert db.read("jobs", "big") is None
@@ -288,7 +284,7 @@ def test_a_released_node_gets_no_new_copy_from_a_call_under_way(
 
 
 def test_a_new_candidate_gets_the_archive_bit_by_bit(db, simulation, monkeypatch):
-    monkeypatch.setattr(peers, "CATCH_UP_BYTES", 1000)
+    monkeypatch.setattr(keeper, "CATCH_UP_BYTES", 1000)
     simulation[2].purge()
     db.commit([Document("archive", f"{n:03}", b"x" * 90) for n in range(100)])
     db.commit([Document("joblogs", f"{n:03}/1", b"y" * 90) for n in range(100)])
@@ -298,7 +294,7 @@ def test_a_new_candidate_gets_the_archive_bit_by_bit(db, simulation, monkeypatch
     db.commit([Update("nodes", node.uuid, node.replace(offline=True))])
     simulation[2].purge()
     # Without the change log only a whole copy helps.
-    db._backend._writer._db.execute("DELETE FROM changelog")
+    db._backend._writer.file.sql.execute("DELETE FROM changelog")
     db.commit([Update("nodes", node.uuid, node)])
 
     def copied(table):
@@ -307,7 +303,7 @@ def test_a_new_candidate_gets_the_archive_bit_by_bit(db, simulation, monkeypatch
         except errors.ConfigurationError:
             return []
         try:
-            return copy.scan_some(table, None, "")
+            return copy.tables.scan_some(table, None, "")
         finally:
             copy.close()
 
@@ -362,7 +358,7 @@ def test_a_newer_master_deposes_the_old_one(db, simulation, opener, tmp_path):
 def test_an_idle_master_notices_that_it_was_replaced(
     simulation, opener, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(peers, "IDLE_CHECK_S", 0.01)
+    monkeypatch.setattr(keeper, "IDLE_CHECK_S", 0.01)
     reported = threading.Event()
     db = opener(settings=CommitSettings(on_deposed=reported.set))
     db.commit(cluster.big(3, 1))
@@ -378,7 +374,7 @@ def test_an_idle_master_notices_that_it_was_replaced(
 def test_a_restart_that_would_be_refused_too_is_not_wanted(
     simulation, opener, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(peers, "IDLE_CHECK_S", 0.01)
+    monkeypatch.setattr(keeper, "IDLE_CHECK_S", 0.01)
     asked = threading.Event()
 
     def on_refusal(_node):
@@ -396,7 +392,7 @@ def test_a_restart_that_would_be_refused_too_is_not_wanted(
 
 
 def test_one_candidate_deposes_no_master(simulation, opener, monkeypatch, tmp_path):
-    monkeypatch.setattr(peers, "IDLE_CHECK_S", 0.01)
+    monkeypatch.setattr(keeper, "IDLE_CHECK_S", 0.01)
     reported = threading.Event()
     db = opener(settings=CommitSettings(on_deposed=reported.set))
     db.commit(cluster.big(3, 1))
@@ -476,7 +472,7 @@ def test_a_lost_history_is_kept_listed_and_logged(
 def test_a_copy_that_disappears_is_noticed_while_nothing_is_written(
     simulation, opener, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(peers, "IDLE_CHECK_S", 0.01)
+    monkeypatch.setattr(keeper, "IDLE_CHECK_S", 0.01)
     db = opener()
     db.commit(cluster.big(3, 1))
     until("the copy", lambda: is_same(db, simulation, tmp_path, 2))
@@ -505,17 +501,24 @@ def archive_of(replica):
     """Return the archive and the logs in a candidate's copy."""
     copy = database.Database(replica.path, create=False)
     try:
-        return [copy.scan_some(table, None, "") for table in ("archive", "joblogs")]
+        return [
+            copy.tables.scan_some(table, None, "") for table in ("archive", "joblogs")
+        ]
     except errors.StorageError:
         return None
     finally:
         copy.close()
 
 
+def has_archive(request):
+    is_apply = request.procedure is calls.store_apply
+    return is_apply and store.wire.decode_batch(request.args[2])[1]
+
+
 def test_the_copy_of_the_archive_goes_on_after_a_restart_of_the_master(
     opener, simulation, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(peers, "CATCH_UP_BYTES", 1000)
+    monkeypatch.setattr(keeper, "CATCH_UP_BYTES", 1000)
     db = opener()
     db.commit([Document("archive", f"{n:03}", b"x" * 90) for n in range(100)])
     db.commit([Document("joblogs", f"{n:03}/1", b"y" * 90) for n in range(100)])
@@ -526,17 +529,17 @@ def test_the_copy_of_the_archive_goes_on_after_a_restart_of_the_master(
         simulation[2]._open().append(
             [], simulation[2]._open().position(), term=Term(), extra=[old]
         )
-    db._backend._writer._db.execute("DELETE FROM changelog")
+    db._backend._writer.file.sql.execute("DELETE FROM changelog")
     real, pages, breaks = simulation.replicate, [], [True]
 
-    def replicate(nodes, procedure, args):
-        if procedure == "store_apply" and store.wire.decode_batch(args[2])[1]:
+    def replicate(nodes, request):
+        if has_archive(request):
             pages.append(nodes)
             # Once: the other candidate may have less than four pages until then.
             if pages.count(nodes) == 4 and breaks:
                 breaks.clear()
                 simulation.down.add(nodes[0])
-        return real(nodes, procedure, args)
+        return real(nodes, request)
 
     monkeypatch.setattr(simulation, "replicate", replicate)
     db.close()
@@ -565,15 +568,15 @@ def test_the_copy_of_the_archive_goes_on_after_a_restart_of_the_master(
 def test_a_copy_without_the_whole_archive_is_not_current(db, simulation, monkeypatch):
     db.commit([Document("archive", "1", b"x")])
     simulation[1].purge()
-    db._backend._writer._db.execute("DELETE FROM changelog")
+    db._backend._writer.file.sql.execute("DELETE FROM changelog")
     gate, real = threading.Event(), simulation.replicate
 
-    def replicate(nodes, procedure, args):
-        if procedure == "store_apply" and store.wire.decode_batch(args[2])[1]:
+    def replicate(nodes, request):
+        if has_archive(request):
             gate.wait(60)
-        return real(nodes, procedure, args)
+        return real(nodes, request)
 
-    monkeypatch.setattr(db._copies, "_replicate", replicate)
+    monkeypatch.setattr(db._copies._keeper, "_replicate", replicate)
     with contextlib.suppress(errors.StorageError):
         db.commit([job("1")])
     until("the copy", lambda: simulation[1].status()["revision"])
@@ -658,7 +661,7 @@ def many(tmp_path, monkeypatch):
     db.commit(cluster.big(9, 2, candidates=9))
     until("all", lambda: sum(copy.is_current for copy in db.copies().values()) == 8)
     until("the end", lambda: same_revisions(db, simulation))
-    monkeypatch.setattr(peers, "LATE_S", 1000.0)
+    monkeypatch.setattr(flights, "LATE_S", 1000.0)
     simulation.calls.clear()
     yield db, simulation
     db.close()
@@ -702,7 +705,7 @@ def test_a_failure_sends_what_is_late(many, tmp_path):
 
 def test_frozen_candidates_do_not_stop_a_large_set(many, monkeypatch):
     db, simulation = many
-    monkeypatch.setattr(peers, "LATE_S", 0.01)
+    monkeypatch.setattr(flights, "LATE_S", 0.01)
     for number in (1, 3, 5, 7):
         simulation.hang(number)
     for number in range(20):
@@ -723,26 +726,26 @@ class Beginner:
         self.overlaps = []
         self.failure = None
 
-    def __call__(self, nodes, procedure, args):
-        return {node: self._one(node, procedure, args) for node in nodes}
+    def __call__(self, nodes, request):
+        return {node: self._one(node, request) for node in nodes}
 
-    def begin(self, nodes, procedure, args, done):
+    def begin(self, nodes, request, done):
         failure, self.failure = self.failure, None
         if failure is not None:
             raise failure
         self.begun.append(nodes)
         for node in nodes:
             threading.Thread(
-                target=lambda n=node: done(n, self._one(n, procedure, args))
+                target=lambda n=node: done(n, self._one(n, request))
             ).start()
 
-    def _one(self, node, procedure, args):
+    def _one(self, node, request):
         with self.lock:
             if node in self.running:
-                self.overlaps.append((node, procedure))
+                self.overlaps.append((node, request))
             self.running.add(node)
         try:
-            return self.simulation.replicate((node,), procedure, args)[node]
+            return self.simulation.replicate((node,), request)[node]
         finally:
             with self.lock:
                 self.running.discard(node)
@@ -773,7 +776,7 @@ def test_a_group_is_one_call_for_all_candidates_that_are_free(begun, beginner):
 
 
 def test_a_candidate_never_has_two_calls(begun, beginner, simulation, monkeypatch):
-    monkeypatch.setattr(peers, "IDLE_CHECK_S", 0.001)
+    monkeypatch.setattr(keeper, "IDLE_CHECK_S", 0.001)
 
     def write(number):
         for step in range(25):

@@ -7,9 +7,9 @@ from fakes.patience import until
 from ganeti.base import errors
 from ganeti.model import objects
 from ganeti.model.objects import Network, Update
-from ganeti.store import Follower, engine, features, pools, wire
+from ganeti.store import Follower, features, pools, published, wire
 from ganeti.store.copies import branches
-from ganeti.store.file.database import Database
+from ganeti.store.database import Database
 
 SIZE = 1 << 16
 LARGE = Network(
@@ -48,7 +48,7 @@ def networks_in(path):
 def log_of(path):
     db = Database(str(path), create=False)
     try:
-        return db.log()
+        return db.log.groups()
     finally:
         db.close()
 
@@ -104,7 +104,7 @@ def test_a_whole_copy_and_a_restart_have_the_pool(db, opener, simulation, tmp_pa
     assert networks_in(tmp_path / "copy2.db") == {"net": network}
     again.commit([Update("networks", "net", None)])
     file = Database(str(tmp_path / "store.db"), create=False)
-    assert file.scan_some("networks", None, "") == []
+    assert file.tables.scan_some("networks", None, "") == []
     file.close()
 
 
@@ -122,9 +122,9 @@ def test_networks_of_an_earlier_release_are_converted_together(opener, tmp_path)
     rows = [
         ("networks", item.uuid, objects.encode(item)) for item in (LARGE, other, small)
     ]
-    file._db.execute("DELETE FROM networks")
-    with file.transaction():
-        file._put([*rows, ("meta", features.KEY, b"[]")])
+    file.file.sql.execute("DELETE FROM networks")
+    with file.file.transaction():
+        file.tables.put([*rows, ("meta", features.KEY, b"[]")])
     file.close()
     db = opener()
     until("the copies", lambda: is_current(db))
@@ -136,7 +136,7 @@ def test_networks_of_an_earlier_release_are_converted_together(opener, tmp_path)
     db.close()
     assert networks_in(tmp_path / "store.db") == expected
     file = Database(str(tmp_path / "store.db"), create=False)
-    keys = {key for key, _data in file.scan_some("networks", None, "other")}
+    keys = {key for key, _data in file.tables.scan_some("networks", None, "other")}
     file.close()
     assert "other/u0000" in keys
     assert dict(opener().snapshot().networks) == expected
@@ -163,16 +163,16 @@ def test_followers_get_whole_networks(db):
 
 def test_changes_kept_for_followers_count_with_their_pools(db, monkeypatch):
     """Each keeps a text of 64 kB in memory, though its payload has 100 bytes."""
-    monkeypatch.setattr(engine, "RECENT_BYTES", 10 * SIZE)
+    monkeypatch.setattr(published, "RECENT_BYTES", 10 * SIZE)
     network = LARGE
     for index in range(20):
         network = marked(network, index)
         put(db, network)
-    assert len(db._recent) <= 10
+    assert len(db._published._recent) <= 10
 
 
 def test_a_follower_that_missed_parts_of_a_network_starts_again(db, monkeypatch):
-    monkeypatch.setattr(engine, "RECENT_BYTES", 1)
+    monkeypatch.setattr(published, "RECENT_BYTES", 1)
     before = db.snapshot().revision
     put(db, marked(LARGE, 1))
     put(db, marked(LARGE, 2))

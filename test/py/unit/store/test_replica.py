@@ -7,10 +7,9 @@ from fakes.store import MemoryBackend, open_memory
 from ganeti import store
 from ganeti.base import errors
 from ganeti.decisions.quorum import Term
-from ganeti.store import Document, features
+from ganeti.store import Document, database, features
 from ganeti.store import backend as backend_module
 from ganeti.store.copies import branches
-from ganeti.store.file import database
 
 
 @pytest.fixture
@@ -269,7 +268,7 @@ def big(copy, tmp_path):
     copy.apply(Term(7, "m"), 0, store.wire.encode_batch(backend.changes_since(0, None)))
     copy.close()
     file = database.Database(copy.path, create=False)
-    file.forget(file.log())
+    file.log.forget(file.log.groups())
     file.close()
     return backend
 
@@ -300,7 +299,7 @@ def test_a_copy_with_damaged_inner_pages_is_set_aside(copy, big, tmp_path, first
 def test_damage_that_comes_while_the_copy_is_open_is_noticed(copy, big, tmp_path):
     term, path = Term(7, "m"), tmp_path / "store.db"
     copy.promise(term)
-    copy._db._db.execute("PRAGMA shrink_memory")
+    copy._db.file.sql.execute("PRAGMA shrink_memory")
     damage(path)
     whole = store.wire.encode_copy(big.dump())
     copy.install(term, whole)

@@ -14,8 +14,8 @@ from ganeti import store
 from ganeti.base import errors
 from ganeti.base.clock import SystemClock
 from ganeti.decisions.quorum import Term
-from ganeti.store.file import schema
-from ganeti.store.file.database import Database
+from ganeti.store import schema
+from ganeti.store.database import Database
 
 STORED = pathlib.Path(__file__).parents[3] / "data" / "store"
 OLD = sorted(path.stem for path in STORED.glob("*.sql"))
@@ -219,7 +219,7 @@ def test_the_present_steps_can_be_gone_back_and_taken_again(path):
     assert len(before) == 2
     for version in range(1, schema.VERSION):
         opened = Database(path, create=False)
-        opened.downgrade(version)
+        opened.file.downgrade(version)
         opened.close()
         again = store.open_master(path, replicate=None, clock=SystemClock())
         assert dict(again.snapshot().nodes) == before

@@ -18,8 +18,7 @@ from ganeti import store
 from ganeti.base import errors
 from ganeti.base.clock import SystemClock
 from ganeti.model.objects import Network, Update
-from ganeti.store import Document, engine
-from ganeti.store.file import database, sqlite_file
+from ganeti.store import Document, committer, database, schema, storefile, tables
 
 _MAKERS = 4
 
@@ -45,15 +44,15 @@ def test_each_commit_is_synced_and_so_is_the_name_of_a_new_file(path, monkeypatc
         synced.append(os.readlink(f"/proc/self/fd/{fd}"))
         sync(fd)
 
-    monkeypatch.setattr(database.os, "fsync", note)
+    monkeypatch.setattr(storefile.os, "fsync", note)
     made = database.Database(path, create=True)
     # SQLite's level FULL has the number 2; NORMAL loses commits in a power cut.
-    assert made._pragma("synchronous") == 2
-    assert made._pragma("journal_mode") == "wal"
+    assert made.file._pragma("synchronous") == 2
+    assert made.file._pragma("journal_mode") == "wal"
     made.close()
     assert synced == [os.path.dirname(path)]
     again = database.Database(path, create=False)
-    assert again._pragma("synchronous") == 2
+    assert again.file._pragma("synchronous") == 2
     again.close()
 
 
@@ -62,7 +61,7 @@ def test_a_file_set_aside_has_no_companions_of_the_one_before(tmp_path):
     for suffix in ("", "-wal", "-shm"):
         (tmp_path / f"aside{suffix}").write_text("before")
     (tmp_path / "store.db").write_text("new")
-    sqlite_file.set_aside(path, aside)
+    schema.set_aside(path, aside)
     assert [p.name for p in tmp_path.iterdir()] == ["aside"]
     assert (tmp_path / "aside").read_text() == "new"
 
@@ -121,11 +120,11 @@ def test_a_missing_directory_is_a_storage_error(tmp_path):
 
 
 def test_a_full_disk_fails_the_commit_and_nothing_else(path, monkeypatch):
-    monkeypatch.setattr(engine, "RETRY_S", 0.01)
+    monkeypatch.setattr(committer, "RETRY_S", 0.01)
     db = open_master(path)
     db.commit(cluster.updates(cluster.example_data()))
     before = db.snapshot()
-    raw = db._backend._writer._db
+    raw = db._backend._writer.file.sql
     pages = raw.execute("PRAGMA page_count").fetchone()[0]
     raw.execute(f"PRAGMA max_page_count = {pages + 1}")
     with pytest.raises(errors.StorageError, match="full"):
@@ -160,6 +159,19 @@ def test_the_change_log_is_bounded(path, monkeypatch):
     again.close()
 
 
+def test_forgotten_groups_leave_room_in_the_change_log(path):
+    db = open_master(path)
+    db.commit([Document("jobs", str(number), b"x" * 1000) for number in range(50)])
+    db.commit([Document("jobs", "x", b"x")])
+    db.close()
+    file = database.Database(path, create=False)
+    room = database.LOG_BYTES - sum(len(each.payload) for each in file.log.groups()[1:])
+    file.log.forget(file.log.groups()[:1])
+    assert file.log.excess(room) == []
+    assert file.log.excess(room + 1) == [2]
+    file.close()
+
+
 def test_two_masters_on_one_file_do_not_both_write(path):
     first = open_master(path)
     first.commit([Document("jobs", "1", b"first")])
@@ -174,8 +186,8 @@ def test_two_masters_on_one_file_do_not_both_write(path):
 
 
 def test_a_long_scan_goes_page_by_page(path, monkeypatch):
-    monkeypatch.setattr("ganeti.store.file.sqlite.SCAN_ROWS", 7)
-    monkeypatch.setattr(database, "SCAN_ROWS", 7)
+    monkeypatch.setattr("ganeti.store.sqlite.SCAN_ROWS", 7)
+    monkeypatch.setattr(tables, "SCAN_ROWS", 7)
     db = open_master(path)
     keys = sorted(str(number) for number in range(50))
     db.commit([Document("archive", key, b"") for key in keys])
@@ -212,7 +224,7 @@ def test_opening_a_file_again_keeps_the_locks_of_this_process(path):
 
 
 def test_a_full_disk_refuses_changes_until_a_probe_succeeds(path, monkeypatch):
-    monkeypatch.setattr(engine, "RETRY_S", 0.02)
+    monkeypatch.setattr(committer, "RETRY_S", 0.02)
     db = open_master(path)
     db.commit(cluster.updates(cluster.example_data()))
     full = errors.StorageError("no space left on device")
@@ -309,9 +321,9 @@ class Steps:
         self.now = 100.0
         self.waits = []
         self._third = third
-        monkeypatch.setattr(database, "time", self)
+        monkeypatch.setattr(storefile, "time", self)
         # In seconds: four steps; SQLite itself gives up after a moment.
-        monkeypatch.setattr(database, "BUSY_TIMEOUT_S", 0.02)
+        monkeypatch.setattr(storefile, "BUSY_TIMEOUT_S", 0.02)
 
     def monotonic(self):
         return self.now
@@ -335,7 +347,7 @@ def holder(path):
 def test_a_file_that_another_process_holds_is_waited_for(path, holder, monkeypatch):
     steps = Steps(monkeypatch, holder.close)
     made = database.Database(path, create=True)
-    assert made._pragma("journal_mode") == "wal"
+    assert made.file._pragma("journal_mode") == "wal"
     made.close()
     assert len(steps.waits) == 3
 
@@ -355,7 +367,7 @@ def test_another_failure_is_not_waited_for(path, monkeypatch):
     def pragma(_self, _text):
         raise failure
 
-    monkeypatch.setattr(database.Database, "_pragma", pragma)
+    monkeypatch.setattr(storefile.StoreFile, "_pragma", pragma)
     with pytest.raises(errors.StorageError, match="disk I/O error"):
         database.Database(path, create=True)
     assert steps.waits == []
@@ -367,7 +379,7 @@ def test_a_file_that_is_set_aside_keeps_its_newest_commits(tmp_path):
     held.execute("PRAGMA journal_mode = WAL")
     held.execute("CREATE TABLE x (y)")
     held.execute("INSERT INTO x VALUES (7)")
-    sqlite_file.set_aside(path, aside)
+    schema.set_aside(path, aside)
     assert sorted(file.name for file in tmp_path.iterdir()) == [
         "aside.db",
         "aside.db-shm",
@@ -382,10 +394,10 @@ def test_a_file_that_is_set_aside_keeps_its_newest_commits(tmp_path):
 
 def test_a_new_file_has_the_group_of_its_directory(tmp_path, monkeypatch):
     owners = []
-    monkeypatch.setattr(sqlite_file.os, "fchown", lambda _fd, *ids: owners.append(ids))
+    monkeypatch.setattr(schema.os, "fchown", lambda _fd, *ids: owners.append(ids))
     old = os.umask(0o077)
     try:
-        sqlite_file.make_file(str(tmp_path / "new.db"))
+        schema.make_file(str(tmp_path / "new.db"))
     finally:
         os.umask(old)
     assert owners == [(-1, tmp_path.stat().st_gid)]
@@ -401,11 +413,11 @@ def test_a_file_is_removed_after_its_companions(tmp_path, monkeypatch):
 
     for suffix in ("", "-wal", "-shm"):
         (tmp_path / f"store.db{suffix}").write_text("x")
-    monkeypatch.setattr(sqlite_file.os, "unlink", note)
-    sqlite_file.remove_file(str(tmp_path / "store.db"))
+    monkeypatch.setattr(schema.os, "unlink", note)
+    schema.remove_file(str(tmp_path / "store.db"))
     assert set(names[:2]) == {"store.db-wal", "store.db-shm"}
     assert names[2:] == ["store.db"]
-    sqlite_file.remove_file(str(tmp_path / "store.db"))
+    schema.remove_file(str(tmp_path / "store.db"))
 
 
 def test_damage_and_failures_of_the_disk_are_different_errors(path):
@@ -422,12 +434,12 @@ def test_damage_and_failures_of_the_disk_are_different_errors(path):
         failure.sqlite_errorcode = code
         with (
             pytest.raises(kind, match=r"store\.db: .*oh"),
-            sqlite_file.translated(path),
+            schema.translated(path),
         ):
             raise failure
     with (
         pytest.raises(errors.StorageError, match=r"store\.db: .*No space left"),
-        sqlite_file.translated(path),
+        schema.translated(path),
     ):
         raise OSError(28, "No space left on device")
-    assert sqlite_file.state_of(path) is None
+    assert schema.state_of(path) is None

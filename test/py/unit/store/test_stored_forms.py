@@ -2,7 +2,6 @@
 
 import base64
 import sqlite3
-import threading
 import zlib
 
 import msgspec
@@ -13,10 +12,10 @@ from ganeti.base import errors
 from ganeti.decisions.quorum import Voters
 from ganeti.model import objects
 from ganeti.model.objects import Network, Update
-from ganeti.store import Document, Follower, features, wire
+from ganeti.store import Document, Follower, features, schema, wire
 from ganeti.store.backend import NO_HISTORY, ArchivePage, Group
-from ganeti.store.copies import peers, sending, voters
-from ganeti.store.file import schema
+from ganeti.store.copies import candidates as peer_module
+from ganeti.store.copies import voters
 from ganeti.store.memory import MemoryBackend, open_memory
 
 N1, N2 = clusters.node_uuid(1), clusters.node_uuid(2)
@@ -250,82 +249,6 @@ def test_the_set_of_candidates_is_a_document():
             voters.decode(wrong)
 
 
-class Answer:
-    def __init__(self, payload=None, fail_msg=None):
-        self.payload, self.fail_msg = payload, fail_msg
-
-
-@pytest.mark.parametrize(
-    ("answer", "kind", "text"),
-    [
-        (None, errors.StorageError, "store_apply: no answer"),
-        (Answer(fail_msg="no disk"), errors.StorageError, "store_apply: no disk"),
-        (
-            Answer(fail_msg="HTTP error 409: Term 3 is over: x"),
-            errors.TermError,
-            "HTTP error 409: Term 3 is over: x",
-        ),
-        (Answer(fail_msg="it is over"), errors.StorageError, "store_apply: it is over"),
-        (Answer(fail_msg="term 3"), errors.StorageError, "store_apply: term 3"),
-        (Answer(7), errors.StorageError, "store_apply: wanted a mapping, found 7"),
-    ],
-)
-def test_answers_of_candidates_that_do_not_count(answer, kind, text):
-    with pytest.raises(errors.GenericError) as caught:
-        sending.payload_of("store_apply", answer)
-    assert (type(caught.value), caught.value.args) == (kind, (text,))
-
-
-def test_answers_of_candidates_that_count():
-    payload = {"applied": True}
-    assert sending.payload_of("store_apply", Answer(payload)) is payload
-    sending.require_applied(5, payload)
-    with pytest.raises(errors.StorageError) as caught:
-        sending.require_applied(5, {"applied": False, "revision": 4})
-    assert caught.value.args == ("wanted revision 5, found 4",)
-    with pytest.raises(errors.StorageError, match="wanted revision 5, found None"):
-        sending.require_applied(5, {})
-
-
-def test_change_sets_that_a_candidate_got_twice_are_applied():
-    payload = {"applied": False, "revision": 7, "digest": "aa01"}
-    sending.require_applied(5, payload, bytes.fromhex("aa01"))
-    with pytest.raises(errors.StorageError, match="wanted revision 5, found 7"):
-        sending.require_applied(5, payload, bytes.fromhex("aa02"))
-
-
-def test_calls_that_cannot_be_begun_wait_in_threads():
-    asked, answers, all_there = [], {}, threading.Event()
-
-    def replicate(nodes, procedure, args):
-        asked.append((nodes, procedure, args))
-        if nodes == ("b",):
-            raise errors.RpcError("no route")
-        return {nodes[0]: Answer(1)}
-
-    def done(node, answer):
-        answers[node] = (answer.payload, answer.fail_msg)
-        if len(answers) == 2:
-            all_there.set()
-
-    sending.beginner(replicate)(["a", "b"], "store_apply", [5], done)
-    assert all_there.wait(60)
-    assert answers == {"a": (1, None), "b": (None, "no route")}
-    assert sorted(asked) == [(("a",), "store_apply", [5]), (("b",), "store_apply", [5])]
-
-
-def test_calls_that_can_be_begun_are():
-    class Runner:
-        def __call__(self, *_args):
-            pytest.fail("waits")
-
-        def begin(self, *args):
-            return args
-
-    runner = Runner()
-    assert sending.beginner(runner)(1, 2, 3, 4) == (1, 2, 3, 4)
-
-
 def test_features_have_one_form():
     assert features.encode({"b", "a"}) == Document("meta", "features", b'["a","b"]')
     known = ("archived-logs", "compressed-networks", "pool-rows")
@@ -452,8 +375,7 @@ def followed(tmp_path):
 
 def test_a_follower_reads_and_scans_documents_as_they_are_now(followed, monkeypatch):
     db, follower = followed
-    monkeypatch.setattr("ganeti.store.copies.follower.SCAN_ROWS", 2)
-    monkeypatch.setattr("ganeti.store.file.database.SCAN_ROWS", 2)
+    monkeypatch.setattr("ganeti.store.tables.SCAN_ROWS", 2)
     keys = [str(number) for number in range(1, 6)]
     db.commit([Document("jobs", key, key.encode()) for key in keys])
     assert [follower.read("jobs", key) for key in ("1", "9")] == [b"1", None]
@@ -471,8 +393,7 @@ def test_a_follower_reads_and_scans_documents_as_they_are_now(followed, monkeypa
 
 def test_a_scan_ends_where_the_file_was_replaced(followed, monkeypatch, tmp_path):
     db, follower = followed
-    monkeypatch.setattr("ganeti.store.copies.follower.SCAN_ROWS", 1)
-    monkeypatch.setattr("ganeti.store.file.database.SCAN_ROWS", 1)
+    monkeypatch.setattr("ganeti.store.tables.SCAN_ROWS", 1)
     db.commit([Document("jobs", key, b"x") for key in "12"])
     scan = follower.scan("jobs")
     assert next(scan) == ("1", b"x")
@@ -524,18 +445,18 @@ def test_a_follower_leaves_nothing_beside_the_file(tmp_path):
 def test_a_restart_helps_a_candidate_that_refuses_and_lets_it_happen(
     refuses, can_restart, expected
 ):
-    peer = peers.Peer("n1", "node1")
+    peer = peer_module.Peer("n1", "node1")
     peer.is_refusing, peer.can_restart = refuses, can_restart
-    state = peers._state_of(peer)
+    state = peer_module.state_of(peer)
     assert state.wants_restart is expected
     assert (state.is_current, state.revision) == (False, -1)
     assert state.trouble == "not asked yet"
 
 
 def test_a_copy_is_current_when_its_archive_is_whole():
-    peer = peers.Peer("n1", "node1")
-    peer.state, peer.acked = peers._State.CURRENT, 7
-    assert peers._state_of(peer)[:3] == (True, 7, "")
+    peer = peer_module.Peer("n1", "node1")
+    peer.state, peer.acked = peer_module.State.CURRENT, 7
+    assert peer_module.state_of(peer)[:3] == (True, 7, "")
     peer.archive = "archive/"
     text = "archived jobs are still being copied"
-    assert peers._state_of(peer)[:3] == (False, 7, text)
+    assert peer_module.state_of(peer)[:3] == (False, 7, text)

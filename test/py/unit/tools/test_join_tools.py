@@ -12,10 +12,10 @@ from fakes.processes import FakeRunner
 from ganeti.base import daemon_users, errors
 from ganeti.base.pathutils import Paths
 from ganeti.base.tls import authority, x509
-from ganeti.bootstrap import crypto, renewal_note
+from ganeti.bootstrap import crypto
 from ganeti.node.storage import allowed
 from ganeti.protocols.ssconf import SimpleStore
-from ganeti.protocols.ssh import authorized_keys, keys, pubkeys
+from ganeti.protocols.ssh import authorized_keys, keys
 from ganeti.tools import common
 from ganeti.tools.joining import (
     node_cleanup,
@@ -182,9 +182,9 @@ def test_a_node_keeps_a_certificate_that_is_as_good(paths, runner, uuid, days, i
 
 def test_a_renewal_that_the_node_began_as_a_master_is_over(paths, runner, server):
     os.makedirs(paths.data_dir, exist_ok=True)
-    renewal_note.write(paths, server.pem)
+    crypto.write_renewal_note(paths, server.pem)
     node_daemon_setup.set_up(paths, runner, setup_message(server), dry_run=False)
-    assert not renewal_note.counts(paths)
+    assert not crypto.has_renewal_note(paths)
 
 
 def test_a_daemon_that_does_not_start_is_an_error_with_its_words(paths, server):
@@ -228,7 +228,7 @@ def test_ssh_update_changes_both_lists(paths):
     }
     ssh_update.update(paths, message, dry_run=False)
     assert authorized_keys.read(crypto.authorized_keys_path(paths)) == [second]
-    assert pubkeys.read(paths.data(crypto.PUBLIC_KEYS)) == {}
+    assert authorized_keys.read_node_keys(paths.data(crypto.PUBLIC_KEYS)) == {}
 
 
 def test_ssh_update_makes_a_new_pair_and_keeps_the_old_one(paths):

@@ -13,8 +13,11 @@ import pytest
 from ganeti.base import errors
 from ganeti.base.pathutils import Paths
 from ganeti.bootstrap.upgrade import node as upgrade
+from ganeti.migration import cfgupgrade, lvmstrap
+from ganeti.migration.ovf import main as ovf
+from ganeti.migration.takeover import main as take_over
 from ganeti.migration.takeover import node as takeover
-from ganeti.tools import common, confd_client, ensure_dirs, mon_collector
+from ganeti.tools import common, confd_client, ensure_dirs, import_export, mon_collector
 from ganeti.tools.joining import (
     node_cleanup,
     post_upgrade,
@@ -23,7 +26,6 @@ from ganeti.tools.joining import (
     upgrade_node,
 )
 from ganeti.tools.oob import oob_common, oob_fence, oob_ipmi, oob_redfish, oob_ssh
-from ganeti.tools.transfer import import_export
 
 
 @pytest.fixture
@@ -294,6 +296,36 @@ def test_after_an_upgrade_the_store_is_left_to_the_daemons(node, run):
     assert (status, err) == (0, "")
 
 
+class LogBegins(Exception):
+    """Raised with the level, before a tool does anything."""
+
+
+@pytest.mark.parametrize(
+    ("words", "level"),
+    [((), logging.WARNING), (("--verbose",), logging.INFO)],
+)
+@pytest.mark.parametrize(
+    ("main", "arguments"),
+    [
+        (post_upgrade.main, ["3.0.2"]),
+        (node_cleanup.main, []),
+        (cfgupgrade.main, []),
+        (lvmstrap.main, ["diskinfo"]),
+        (ovf.main, ["import", "x.ovf"]),
+        (take_over.main, []),
+    ],
+)
+def test_options_choose_what_a_tool_logs(
+    node, run, monkeypatch, main, arguments, words, level
+):
+    def begin(**options):
+        raise LogBegins(options["level"])
+
+    monkeypatch.setattr(logging, "basicConfig", begin)
+    with pytest.raises(LogBegins, match=f"^{level}$"):
+        run(main, *words, *arguments)
+
+
 # import-export
 TRANSFER = ("import", "--key=k", "--cert=c", "--ca=a", "--file=f")
 
@@ -474,7 +506,7 @@ def test_drbd_and_volumes_are_read_from_files(node, run, tmp_path):
         "    ns:0 nr:0 dw:0 dr:0 al:0 bm:0 lo:0 pe:0 ua:0 ap:0 ep:1 wo:f oos:0\n"
     )
     (tmp_path / "pairing").write_text('[["n1", 0, "web1", "disk/0"]]')
-    row = dict.fromkeys(mon_collector.volumes._FIELDS, "")
+    row = dict.fromkeys(mon_collector.block_devices._LVS_FIELDS, "")
     row |= {"lv_name": "v1", "vg_name": "xenvg"}
     (tmp_path / "lvs").write_text(json.dumps({"report": [{"seg": [row]}]}))
     disk = {"dev_type": "plain", "logical_id": ["xenvg", "v1"]}

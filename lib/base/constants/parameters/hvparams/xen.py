@@ -1,342 +1,118 @@
-"""Parameters of Xen."""
+"""Parameters of Xen; rows that are the same for KVM are taken from its table."""
 
 from typing import Final
 
-from ganeti.base.constants.parameters import forms, hypervisors
-from ganeti.base.constants.parameters.hvparams.row import HvParam
+from ganeti.base.constants.parameters import forms
+from ganeti.base.constants.parameters.forms import Param, node_file
+from ganeti.base.constants.parameters.hvparams.kvm import KVM
 
 #: Parameters of ``xen-hvm``, fully virtualised guests.
-XEN_HVM: Final[dict[str, HvParam]] = {
-    "acpi": HvParam(
-        "bool",
-        True,
-        False,
-        None,
-        False,
-        "provide ACPI, through which the guest learns of a requested shutdown",
+XEN_HVM: Final[dict[str, Param]] = {
+    "acpi": KVM["acpi"],
+    "blockdev_prefix": Param(
+        "string", "hd", "device name prefix in the guest", form=forms.PREFIX
     ),
-    "blockdev_prefix": HvParam(
-        "string",
-        "hd",
-        False,
-        None,
-        False,
-        "device name prefix in the guest",
-        form=forms.PREFIX,
-    ),
-    "boot_order": HvParam(
+    "boot_order": Param(
         "string",
         "cd",
-        True,
-        "one or more letters of a, c, d, n",
-        False,
         "devices to boot from, in this order",
+        required=True,
+        allowed="one or more letters of a, c, d, n",
         form=forms.BOOT_LETTERS,
     ),
-    "cdrom_image_path": HvParam(
-        "string",
-        "",
-        False,
-        "absolute normalised path of an existing file",
-        False,
-        "image of the CD drive, a path or a URL",
-        form=forms.ABSOLUTE,
-        root=forms.ANY,
+    "cdrom_image_path": node_file("", "image of the CD drive, a path or a URL"),
+    "cpu_cap": Param("int", 0, "CPU cap in percent of one CPU, 0 is none"),
+    "cpu_mask": KVM["cpu_mask"],
+    "cpu_weight": Param(
+        "int", 256, "weight of the instance in the CPU scheduler", allowed="1..65534"
     ),
-    "cpu_cap": HvParam(
-        "int", 0, False, None, False, "CPU cap in percent of one CPU, 0 is none"
-    ),
-    "cpu_mask": HvParam(
-        "string",
-        "all",
-        False,
-        "CPU masks separated by colon, or all",
-        False,
-        "physical CPUs that the virtual CPUs may use, per virtual CPU separated by colons",
-        form=forms.LINE,
-    ),
-    "cpu_weight": HvParam(
-        "int",
-        256,
-        False,
-        "1..65534",
-        False,
-        "weight of the instance in the CPU scheduler",
-    ),
-    "cpuid": HvParam(
-        "string", "", False, None, False, "CPUID settings passed on", form=forms.LINE
-    ),
-    "device_model": HvParam(
-        "string",
+    "cpuid": Param("string", "", "CPUID settings passed on", form=forms.LINE),
+    "device_model": node_file(
         "/usr/lib/xen/bin/qemu-dm",
-        True,
-        "absolute normalised path of an existing file",
-        False,
         "program of the emulator on the nodes",
-        form=forms.ABSOLUTE,
-        root=forms.ANY,
+        required=True,
     ),
-    "disk_type": HvParam(
+    "disk_type": Param(
         "string",
         "paravirtual",
-        True,
-        ("ioemu", "paravirtual"),
-        False,
         "no effect: blockdev_prefix decides which disks the guest sees",
+        required=True,
+        allowed=("ioemu", "paravirtual"),
     ),
-    "kernel_path": HvParam(
-        "string",
+    "kernel_path": node_file(
         "/usr/lib/xen/boot/hvmloader",
-        True,
-        "absolute normalised path of an existing file",
-        False,
         "kernel for direct kernel boot; empty boots from the disk",
-        form=forms.ABSOLUTE,
-        root=forms.ANY,
+        required=True,
     ),
-    "migration_mode": HvParam(
-        "string",
-        "non-live",
-        True,
-        ("live", "non-live"),
-        True,
-        "kind of migration unless the command chooses another: live or with a pause",
-    ),
-    "migration_port": HvParam(
-        "int",
-        8002,
-        True,
-        "1..65534",
-        True,
-        "TCP port at which the target node receives migrations",
-    ),
-    "nic_type": HvParam(
+    "migration_mode": KVM["migration_mode"]._replace(default="non-live"),
+    "migration_port": KVM["migration_port"]._replace(default=8002),
+    "nic_type": Param(
         "string",
         "rtl8139",
-        True,
-        hypervisors.HT_HVM_VALID_NIC_TYPES,
-        False,
         "model of the network interfaces; paravirtual emulates none",
+        required=True,
+        allowed=("e1000", "ne2k_isa", "ne2k_pci", "paravirtual", "rtl8139"),
     ),
-    "pae": HvParam(
-        "bool",
-        True,
-        False,
-        None,
-        False,
-        "provide PAE, which 32-bit guests with more than 4 GiB need",
+    "pae": Param(
+        "bool", True, "provide PAE, which 32-bit guests with more than 4 GiB need"
     ),
-    "pci_pass": HvParam(
+    "pci_pass": Param(
+        "string", "", "PCI devices to pass through", form=forms.PCI, root=forms.ANY
+    ),
+    "reboot_behavior": KVM["reboot_behavior"],
+    "soundhw": Param("string", "", "sound cards of the guest", form=forms.XEN_SOUND),
+    "use_localtime": KVM["use_localtime"],
+    "vif_script": Param(
         "string",
         "",
-        False,
-        None,
-        False,
-        "PCI devices to pass through",
-        form=forms.PCI,
-        root=forms.ANY,
-    ),
-    "reboot_behavior": HvParam(
-        "string",
-        "reboot",
-        True,
-        ("reboot", "exit"),
-        False,
-        "what a reboot from inside does: reboot the guest, or exit and stay down",
-    ),
-    "soundhw": HvParam(
-        "string",
-        "",
-        False,
-        None,
-        False,
-        "sound cards of the guest",
-        form=forms.XEN_SOUND,
-    ),
-    "use_localtime": HvParam(
-        "bool",
-        False,
-        False,
-        None,
-        False,
-        "the guest's clock shows local time instead of UTC",
-    ),
-    "vif_script": HvParam(
-        "string",
-        "",
-        False,
-        "absolute normalised path of an existing file",
-        False,
         "network script of the tool stack",
+        allowed="absolute normalised path of an existing file",
         form=forms.SCRIPT,
         root=forms.ANY,
     ),
-    "vif_type": HvParam(
-        "string",
-        "ioemu",
-        False,
-        ("ioemu", "vif"),
-        False,
-        "kind of virtual interface",
+    "vif_type": Param(
+        "string", "ioemu", "kind of virtual interface", allowed=("ioemu", "vif")
     ),
-    "viridian": HvParam("bool", False, False, None, False, "expose Hyper-V interface"),
-    "vnc_bind_address": HvParam(
+    "viridian": Param("bool", False, "expose Hyper-V interface"),
+    "vnc_bind_address": Param(
         "string",
         "0.0.0.0",
-        False,
-        "IPv4 address",
-        False,
         "VNC address, interface or socket directory",
+        allowed="IPv4 address",
         form=forms.LINE,
     ),
-    "vnc_password_file": HvParam(
-        "string",
-        "/etc/ganeti/vnc-cluster-password",
-        True,
-        "absolute normalised path of an existing file",
-        False,
-        "file with the VNC password",
-        form=forms.ABSOLUTE,
-        root=forms.ANY,
+    "vnc_password_file": node_file(
+        "/etc/ganeti/vnc-cluster-password", "file with the VNC password", required=True
     ),
 }
 
 #: Parameters of ``xen-pvm``, paravirtual guests.
-XEN_PVM: Final[dict[str, HvParam]] = {
-    "blockdev_prefix": HvParam(
-        "string",
-        "sd",
-        False,
-        None,
-        False,
-        "device name prefix in the guest",
-        form=forms.PREFIX,
-    ),
-    "bootloader_args": HvParam(
+XEN_PVM: Final[dict[str, Param]] = {
+    "blockdev_prefix": XEN_HVM["blockdev_prefix"]._replace(default="sd"),
+    "bootloader_args": Param(
         "string",
         "",
-        False,
-        None,
-        False,
         "extra arguments for the boot loader",
         form=forms.LINE,
         root=forms.ANY,
     ),
-    "bootloader_path": HvParam(
-        "string",
-        "",
-        False,
-        "absolute normalised path of an existing file",
-        False,
-        "boot loader; empty uses the system default",
-        form=forms.ABSOLUTE,
-        root=forms.ANY,
+    "bootloader_path": node_file("", "boot loader; empty uses the system default"),
+    "cpu_cap": Param(
+        "int", 0, "CPU cap in percent of one CPU, 0 is none", allowed=">= 0"
     ),
-    "cpu_cap": HvParam(
-        "int", 0, False, ">= 0", False, "CPU cap in percent of one CPU, 0 is none"
+    "cpu_mask": KVM["cpu_mask"],
+    "cpu_weight": Param(
+        "int", 256, "weight of the instance in the CPU scheduler", allowed="1..65535"
     ),
-    "cpu_mask": HvParam(
-        "string",
-        "all",
-        False,
-        "CPU masks separated by colon, or all",
-        False,
-        "physical CPUs that the virtual CPUs may use, per virtual CPU separated by colons",
-        form=forms.LINE,
-    ),
-    "cpu_weight": HvParam(
-        "int",
-        256,
-        False,
-        "1..65535",
-        False,
-        "weight of the instance in the CPU scheduler",
-    ),
-    "cpuid": HvParam(
-        "string", "", False, None, False, "CPUID settings passed on", form=forms.LINE
-    ),
-    "initrd_path": HvParam(
-        "string",
-        "",
-        False,
-        "absolute normalised path of an existing file",
-        False,
-        "initrd for direct kernel boot",
-        form=forms.ABSOLUTE,
-        root=forms.ANY,
-    ),
-    "kernel_args": HvParam(
-        "string",
-        "ro",
-        False,
-        None,
-        False,
-        "kernel arguments for direct kernel boot",
-        form=forms.LINE,
-    ),
-    "kernel_path": HvParam(
-        "string",
-        "/boot/vmlinuz-3-xenU",
-        True,
-        "absolute normalised path of an existing file",
-        False,
-        "kernel for direct kernel boot; empty boots from the disk",
-        form=forms.ABSOLUTE,
-        root=forms.ANY,
-    ),
-    "migration_mode": HvParam(
-        "string",
-        "live",
-        True,
-        ("live", "non-live"),
-        True,
-        "kind of migration unless the command chooses another: live or with a pause",
-    ),
-    "migration_port": HvParam(
-        "int",
-        8002,
-        True,
-        "1..65534",
-        True,
-        "TCP port at which the target node receives migrations",
-    ),
-    "reboot_behavior": HvParam(
-        "string",
-        "reboot",
-        True,
-        ("reboot", "exit"),
-        False,
-        "what a reboot from inside does: reboot the guest, or exit and stay down",
-    ),
-    "root_path": HvParam(
-        "maybe-string",
-        "/dev/xvda1",
-        False,
-        None,
-        False,
-        "root device for direct kernel boot",
-        form=forms.LINE,
-    ),
-    "soundhw": HvParam(
-        "string",
-        "",
-        False,
-        None,
-        False,
-        "sound cards of the guest",
-        form=forms.XEN_SOUND,
-    ),
-    "use_bootloader": HvParam(
-        "bool", False, False, None, False, "boot through the boot loader"
-    ),
-    "vif_script": HvParam(
-        "string",
-        "",
-        False,
-        "absolute normalised path of an existing file",
-        False,
-        "network script of the tool stack",
-        form=forms.SCRIPT,
-        root=forms.ANY,
-    ),
+    "cpuid": XEN_HVM["cpuid"],
+    "initrd_path": KVM["initrd_path"],
+    "kernel_args": KVM["kernel_args"],
+    "kernel_path": XEN_HVM["kernel_path"]._replace(default="/boot/vmlinuz-3-xenU"),
+    "migration_mode": KVM["migration_mode"],
+    "migration_port": XEN_HVM["migration_port"],
+    "reboot_behavior": KVM["reboot_behavior"],
+    "root_path": KVM["root_path"]._replace(default="/dev/xvda1"),
+    "soundhw": XEN_HVM["soundhw"],
+    "use_bootloader": Param("bool", False, "boot through the boot loader"),
+    "vif_script": XEN_HVM["vif_script"],
 }

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ganeti.base import errors
-from ganeti.base.constants.parameters import hypervisors as hypervisor_constants
+from ganeti.base.constants.parameters.hvparams import VNC_BASE_PORT
 from ganeti.base.net import netutils
 from ganeti.model.objects.filled import InstanceX
 from ganeti.node.hypervisor.kvm.devices import options
@@ -83,7 +83,7 @@ def _vnc(instance: InstanceX, files: Files, addresses: Mapping[str, str]) -> lis
     else:
         address = addresses.get(bind, bind)
         shown = "" if address in _WILDCARDS else address
-        number = _port(instance) - hypervisor_constants.VNC_BASE_PORT
+        number = _port(instance) - VNC_BASE_PORT
         where = f"{_bracketed(shown)}:{number}"
     args, credentials = _vnc_tls(hvp) if hvp.get("vnc_tls") else ([], None)
     password = "on" if hvp.get("vnc_password_file") else None
@@ -122,6 +122,7 @@ def _spice(
             "x509-cacert-file": files.spice_ca_pem,
         }
     if not hvp.get("spice_password_file"):
+        # Without a password and without this, SPICE lets nobody in.
         parts["disable-ticketing"] = "on"
     if version := hvp.get("spice_ip_version"):
         parts[f"ipv{version}"] = "on"

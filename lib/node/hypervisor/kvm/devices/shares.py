@@ -24,7 +24,7 @@ from ganeti.base.filesystem import files as file_utils
 from ganeti.base.process import SAFE_PATH
 from ganeti.base.text import hv_syntax
 from ganeti.node.hypervisor.base import NodeEffects
-from ganeti.node.hypervisor.kvm import detached, files
+from ganeti.node.hypervisor.kvm import files
 from ganeti.node.hypervisor.kvm.devices import options
 from ganeti.node.hypervisor.kvm.files import Files
 
@@ -188,6 +188,8 @@ def _connected(
         listener.bind(path)
         try:
             listener.listen(1)
+            # Before the process starts: it finds this connection waiting, and the path
+            # is gone.
             own.connect(path)
         finally:
             os.unlink(path)
@@ -218,7 +220,7 @@ def _run(
     if result.failed:
         raise errors.HypervisorError(
             f"instance {guest.name}: directory {directory} cannot be shared:"
-            f" {result.reason}: {detached.log_end(guest)}"
+            f" {result.reason}: {files.log_end(guest)}"
         )
 
 
@@ -238,7 +240,7 @@ def _wait_for_answer(guest: Files, directory: str, own: socket.socket) -> None:
     if len(answer) < _ANSWER_BYTES:
         raise errors.HypervisorError(
             f"instance {guest.name}: directory {directory} cannot be shared:"
-            f" {detached.log_end(guest)}"
+            f" {files.log_end(guest)}"
         )
 
 

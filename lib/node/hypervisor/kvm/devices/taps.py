@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ganeti.base import errors, process
-from ganeti.base.constants import network
+from ganeti.base.constants import misc
 from ganeti.base.filesystem import files as file_utils
 from ganeti.model.objects.filled import NicX
 from ganeti.node.hypervisor import networks
@@ -62,7 +62,7 @@ def open_nic(
     Raises:
         HypervisorError: see `networks.check_link` and `open_tap`.
     """
-    if effects.paths.is_virtual and nic.nicparams.get("link") == network.USER_NETWORK:
+    if effects.paths.is_virtual and nic.nicparams.get("link") == misc.USER_NETWORK:
         return NO_TAP
     networks.check_link(nic, instance)
     return open_tap(nic, hvparams, instance)
@@ -86,6 +86,7 @@ def open_tap(nic: NicX, hvparams: Mapping[str, Any], instance: str) -> Tap:
     try:
         for _ in range(queues):
             fds.append(os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC))
+            # A further file with the same name adds a queue to the interface.
             request = struct.pack("16sH22x", name.encode(), flags)
             answer = fcntl.ioctl(fds[-1], _TUNSETIFF, request)
             name = answer[:16].rstrip(b"\0").decode()
@@ -144,6 +145,7 @@ def write_names(files: Files, taps: Mapping[int, tuple[str, Tap]]) -> None:
         if not tap.name:
             continue
         for key in (str(index), uuid):
+            # Replaced as a whole, so a reader never finds an empty name.
             file_utils.write_file(f"{files.nics}/{key}", tap.name, mode=0o644)
 
 
@@ -157,23 +159,39 @@ def read_name(files: Files, key: str) -> str | None:
 
 def names(files: Files) -> set[str]:
     """Return the taps of a guest's NICs."""
+    return {name for _key, name in _records(files)}
+
+
+def indices_of(files: Files, tap: str) -> list[str]:
+    """Return the indices by which a tap is recorded."""
+    return [key for key, name in _records(files) if name == tap and key.isdigit()]
+
+
+def _records(files: Files) -> list[tuple[str, str]]:
     try:
         keys = os.listdir(files.nics)
     except FileNotFoundError:
-        return set()
-    return {name for key in keys if (name := read_name(files, key))}
+        return []
+    return [(key, name) for key in keys if (name := read_name(files, key))]
 
 
 def leave_switch(effects: NodeEffects, files: Files, nic: NicX) -> None:
+    """Remove a tap from its switch as `remove_port`; a failure does not count."""
+    with contextlib.suppress(errors.HypervisorError):
+        remove_port(effects, files, nic)
+
+
+def remove_port(effects: NodeEffects, files: Files, nic: NicX) -> None:
     """Remove a tap that the emulator does not have any more from its switch.
 
     It was removed then, and its name is free. If there is one of that name, it is
     that of another guest, and stays.
+
+    Raises:
+        HypervisorError: the switch cannot be changed.
     """
     tap = read_name(files, nic.uuid)
     if tap is None or nic.nicparams.get("mode") != "openvswitch":
         return
-    if networks.exists(tap):
-        return
-    with contextlib.suppress(errors.HypervisorError):
+    if not networks.exists(tap):
         networks.leave_switch(effects, tap)

@@ -26,8 +26,8 @@ from ganeti.base import errors
 from ganeti.base.filesystem import files as file_utils
 from ganeti.model.objects.filled import InstanceX
 from ganeti.node.hypervisor.base import MIB, NodeEffects
-from ganeti.node.hypervisor.kvm import detached, files, kept
-from ganeti.node.hypervisor.kvm.devices import options
+from ganeti.node.hypervisor.kvm import files
+from ganeti.node.hypervisor.kvm.devices import firmware, options
 from ganeti.node.hypervisor.kvm.files import Files
 
 _log = logging.getLogger(__name__)
@@ -48,16 +48,16 @@ _START_TIMEOUT_S: Final = 30.0
 _END_WAIT_S: Final = 5.0
 
 
-def state(guest: Files) -> kept.Kept:
+def state(guest: Files) -> firmware.Kept:
     """Return the file with the state of a guest's TPM."""
     path = f"{_state_directory(guest)}/{_STATE}"
-    return kept.Kept(
-        guest, "data of its TPM", path, f"{kept.own_directory(guest)}/tpm-origin"
+    return firmware.Kept(
+        guest, "data of its TPM", path, f"{firmware.own_directory(guest)}/tpm-origin"
     )
 
 
 def _state_directory(guest: Files) -> str:
-    return f"{kept.own_directory(guest)}/tpm"
+    return f"{firmware.own_directory(guest)}/tpm"
 
 
 def arguments(fd: int | None) -> list[str]:
@@ -129,13 +129,14 @@ def _prepare(guest: Files, instance: InstanceX, user: str | None) -> None:
     by the next start.
     """
     path = _state_directory(guest)
-    for name in (kept.directory(guest.paths), kept.own_directory(guest)):
+    for name in (firmware.kept_directory(guest.paths), firmware.own_directory(guest)):
         os.makedirs(name, mode=0o700, exist_ok=True)
         os.chmod(name, 0o711)  # noqa: S103 - the user must get to its directory
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, mode=0o700)
     _take_back(path)
     for name in os.listdir(path):
+        # The user of an earlier start may have left anything there.
         if name != _STATE:
             _remove(f"{path}/{name}")
     own = state(guest)
@@ -161,6 +162,7 @@ def _remove(path: str) -> None:
 
 
 def _give(path: str, entry: pwd.struct_passwd) -> None:
+    # A link in its place would give away the file to which it leads.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with open(os.open(path, flags), "rb") as src:
         os.fchown(src.fileno(), entry.pw_uid, entry.pw_gid)
@@ -189,7 +191,7 @@ def _run(
     if result.failed:
         raise errors.HypervisorError(
             f"instance {guest.name}: its TPM cannot be started: {result.reason}:"
-            f" {detached.log_end(guest)}"
+            f" {files.log_end(guest)}"
         )
 
 
@@ -207,7 +209,7 @@ def _wait_for_answer(guest: Files, own: socket.socket) -> None:
             answer = own.recv(64)
     if not answer:
         raise errors.HypervisorError(
-            f"instance {guest.name}: its TPM does not answer: {detached.log_end(guest)}"
+            f"instance {guest.name}: its TPM does not answer: {files.log_end(guest)}"
         )
 
 
@@ -243,7 +245,7 @@ def end_abandoned(effects: NodeEffects) -> None:
     Only for the start of the node daemon: later, a guest may be about to start.
     """
     try:
-        names = os.listdir(kept.directory(effects.paths))
+        names = os.listdir(firmware.kept_directory(effects.paths))
     except FileNotFoundError:
         return
     for name in names:

@@ -11,11 +11,11 @@ import os
 from typing import Final
 
 from ganeti.base import errors
-from ganeti.base.filesystem import files as file_utils
+from ganeti.base.filesystem import files
 from ganeti.model.objects.filled import InstanceX
 from ganeti.node.hypervisor import networks
 from ganeti.node.hypervisor.base import Arrival, NodeEffects
-from ganeti.node.hypervisor.kvm import cleanup, launch, runtime
+from ganeti.node.hypervisor.kvm import launch, runtime
 from ganeti.node.hypervisor.kvm.devices import taps
 from ganeti.node.hypervisor.kvm.files import Files
 from ganeti.node.hypervisor.kvm.moving import departure, migration, progress
@@ -49,12 +49,13 @@ def accept(
     Raises:
         HypervisorError: the emulator does not start.
     """
-    cleanup.remove(effects, guest)
+    launch.remove_remains(effects, guest)
     how = launch.Launch(incoming=migration.address(target, plan.hvparams))
     try:
         guest.make_directories()
         content = _WAS_PAUSED if is_paused else b""
-        file_utils.write_file(guest.arrival_marker, content)
+        # Before the emulator exists: nobody may take it for a running guest.
+        files.write_file(guest.arrival_marker, content)
         runtime.save(guest, plan)
         launch.launch(effects, instance, plan, how)
         with Qmp(guest.control("qmp"), guest.name) as qmp:
@@ -65,10 +66,10 @@ def accept(
             }
             migration.set_capabilities(qmp, words)
     except errors.GenericError:
-        cleanup.drop(effects, guest)
+        launch.drop(effects, guest)
         raise
     except OSError as err:
-        cleanup.drop(effects, guest)
+        launch.drop(effects, guest)
         raise migration.cannot_write(guest, err) from err
 
 
@@ -86,7 +87,7 @@ def arrival(guest: Files, word: str) -> Arrival | None:
     if word in migration.ARRIVED:
         return Arrival.COMPLETE
     # It has gone on, so whatever stops it later is another reason.
-    file_utils.remove_file(guest.arrival_marker)
+    files.remove_file(guest.arrival_marker)
     return None
 
 
@@ -102,7 +103,7 @@ def finalize_destination(
     del info  # `accept` has saved the runtime in its form for this node
     if not success:
         _refuse_running(guest)
-        cleanup.drop(effects, guest)
+        launch.drop(effects, guest)
         return
     if guest.alive_pid() is None:
         raise errors.HypervisorError(f"instance {guest.name}: did not arrive")
@@ -167,7 +168,7 @@ def _go_on(effects: NodeEffects, guest: Files) -> None:
             word = run_state(qmp)
             is_here = word in migration.ALIVE or word in migration.HALTED
             if is_here or (word in migration.PAUSED and _stays_paused(guest)):
-                file_utils.remove_file(guest.arrival_marker)
+                files.remove_file(guest.arrival_marker)
                 # A switch to postcopy has failed after it was reported.
                 departure.forget(guest)
                 return
@@ -179,7 +180,7 @@ def _go_on(effects: NodeEffects, guest: Files) -> None:
                 )
             if word in migration.ARRIVED:
                 migration.go_on(qmp, guest)
-                file_utils.remove_file(guest.arrival_marker)
+                files.remove_file(guest.arrival_marker)
                 return
         if effects.clock.monotonic() >= end:
             raise errors.HypervisorError(
@@ -191,6 +192,6 @@ def _go_on(effects: NodeEffects, guest: Files) -> None:
 def _stays_paused(guest: Files) -> bool:
     """Return whether an administrator has paused a guest, here or at its source."""
     try:
-        return file_utils.read_start(guest.arrival_marker, 32) == _WAS_PAUSED
+        return files.read_start(guest.arrival_marker, 32) == _WAS_PAUSED
     except FileNotFoundError:
         return not os.path.exists(guest.sent_marker)

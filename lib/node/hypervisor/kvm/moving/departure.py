@@ -19,8 +19,8 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from ganeti.base.filesystem import files as file_utils
-from ganeti.node.hypervisor.kvm import kept
+from ganeti.base.filesystem import files
+from ganeti.node.hypervisor.kvm.devices import firmware
 from ganeti.node.hypervisor.kvm.files import Files
 
 
@@ -56,12 +56,12 @@ class _Note(NamedTuple):
 
     def path(self, guest: Files) -> str:
         """Return the path of the file."""
-        return f"{kept.own_directory(guest)}/{self.name}"
+        return f"{firmware.own_directory(guest)}/{self.name}"
 
 
 def _notes(guest: Files) -> Iterator[_Note]:
     try:
-        names = os.listdir(kept.own_directory(guest))
+        names = os.listdir(firmware.own_directory(guest))
     except FileNotFoundError:
         return
     for name in names:
@@ -113,12 +113,13 @@ def begin(guest: Files, *, was_paused: bool, uuid: str = "") -> None:
     _make_directory(guest)
     first = Stage.SENDING_PAUSED if was_paused else Stage.SENDING
     note = _Note(first, uuid if _UUID.fullmatch(uuid) else "")
-    file_utils.write_file(note.path(guest), b"")
+    files.write_file(note.path(guest), b"")
 
 
 def _make_directory(guest: Files) -> None:
-    os.makedirs(kept.own_directory(guest), mode=0o700, exist_ok=True)
-    file_utils.sync_dir(kept.directory(guest.paths))
+    os.makedirs(firmware.own_directory(guest), mode=0o700, exist_ok=True)
+    # A note outlives a loss of power only if its directory does.
+    files.sync_dir(firmware.kept_directory(guest.paths))
 
 
 def leave(guest: Files, *, has_all: bool) -> None:
@@ -136,24 +137,24 @@ def leave(guest: Files, *, has_all: bool) -> None:
     if present is None:
         # Sent by an earlier release, which made no note.
         _make_directory(guest)
-        file_utils.write_file(_Note(wanted, "").path(guest), b"")
+        files.write_file(_Note(wanted, "").path(guest), b"")
     elif present.stage not in (wanted, Stage.LEFT):
         os.rename(present.path(guest), present._replace(stage=wanted).path(guest))
     # In any case: an earlier call may have been cut off, or have failed, before this.
-    file_utils.sync_dir(kept.own_directory(guest))
+    files.sync_dir(firmware.own_directory(guest))
 
 
 def stay(guest: Files) -> bool:
     """Note that the guest stays; return false if it was not being sent."""
     notes = [note for note in _notes(guest) if note.stage in _SENDING]
-    were = [file_utils.remove_file(each.path(guest)) for each in notes]
+    were = [files.remove_file(each.path(guest)) for each in notes]
     return any(were)
 
 
 def forget(guest: Files) -> None:
     """Remove the note."""
     for note in list(_notes(guest)):
-        file_utils.remove_file(note.path(guest))
+        files.remove_file(note.path(guest))
     with contextlib.suppress(OSError):
         # It may have other files of the guest.
-        os.rmdir(kept.own_directory(guest))
+        os.rmdir(firmware.own_directory(guest))

@@ -19,7 +19,7 @@ from ganeti.base.constants.parameters import hvparams as hv_constants
 from ganeti.model.objects.filled import InstanceX
 from ganeti.node.hypervisor.base import AttachedDisk
 from ganeti.node.hypervisor.kvm import argv, runtime
-from ganeti.node.hypervisor.kvm.devices import disks_and_nics as devices
+from ganeti.node.hypervisor.kvm.devices import disks_and_nics
 
 #: Largest runtime of another node, in bytes: 32 devices need less than a tenth of it.
 _MAX_TEXT: Final = 1024 * 1024
@@ -194,14 +194,14 @@ def read(
         disks=_places(
             name,
             [device for device, _, _ in source.disks],
-            lambda uuid: devices.disk_places(
-                uuid, params["disk_type"], q35=devices.is_q35(machine)
+            lambda uuid: disks_and_nics.disk_places(
+                uuid, params["disk_type"], q35=disks_and_nics.is_q35(machine)
             ),
         ),
         nics=_places(
             name,
             source.nics,
-            lambda uuid: devices.nic_places(uuid, params["nic_type"]),
+            lambda uuid: disks_and_nics.nic_places(uuid, params["nic_type"]),
         ),
     )
 
@@ -264,6 +264,7 @@ def _places(
         if claim.hvinfo not in legal:
             raise _wrong(name, f"device {claim.uuid!r:.80} at {claim.hvinfo!r:.200}")
         place = legal[legal.index(claim.hvinfo)]
+        # Without the id, which differs between two devices at one place.
         slot = repr({k: v for k, v in (place or {}).items() if k != "id"})
         has_slot = place is not None and "bus" in place
         if claim.uuid in dict(rows) or (has_slot and slot in taken):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from ganeti.base import errors
-from ganeti.base.filesystem import files as file_utils
+from ganeti.base.filesystem import files
 from ganeti.node.hypervisor.kvm.files import Files
 from ganeti.node.hypervisor.kvm.qmp import Qmp
 
@@ -63,5 +63,5 @@ def cannot_write(guest: Files, err: OSError) -> errors.HypervisorError:
 def go_on(qmp: Qmp, guest: Files) -> None:
     """Let a guest go on that has stopped to be sent, or has arrived."""
     # First: a guest that runs must not count as one that has been stopped since.
-    file_utils.remove_file(guest.sent_marker)
+    files.remove_file(guest.sent_marker)
     qmp.execute("cont")

@@ -111,6 +111,7 @@ def begin(effects: NodeEffects, guest: Files) -> None:
     if pid is None:
         return
     now, cpu_s = effects.clock.monotonic(), files.wanted_time_s(pid)
+    # No count of work is negative, so the first look finds progress.
     note = Note(pid=pid, arrived=now, since=now, work=-1, cpu_s=cpu_s)
     with contextlib.suppress(OSError):
         file_utils.write_file(guest.progress_note, msgspec.json.encode(note))

@@ -3,16 +3,14 @@
 Specified in the hypervisor document, section 2.4.
 """
 
-import contextlib
-import fcntl
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from ganeti.base import errors
 from ganeti.base.filesystem import files as file_utils
 from ganeti.node.hypervisor.base import MIB, MigrationStatus, NodeEffects
-from ganeti.node.hypervisor.kvm import cleanup, files
+from ganeti.node.hypervisor.kvm import files, launch
 from ganeti.node.hypervisor.kvm.files import Files
 from ganeti.node.hypervisor.kvm.moving import departure, migration
 from ganeti.node.hypervisor.kvm.qmp import Qmp, checked, run_state
@@ -85,7 +83,7 @@ def begin(
     Raises:
         HypervisorError: the emulator refuses.
     """
-    with turn(guest), Qmp(guest.control("qmp"), guest.name) as qmp:
+    with files.turn(guest), Qmp(guest.control("qmp"), guest.name) as qmp:
         # Not one of an earlier migration: this guest runs since.
         file_utils.remove_file(guest.sent_marker)
         was_paused = run_state(qmp) in migration.PAUSED
@@ -125,28 +123,6 @@ def is_paused(guest: Files) -> bool:
         return run_state(qmp) in migration.PAUSED
 
 
-@contextlib.contextmanager
-def turn(guest: Files, *, waits: bool = True) -> Iterator[None]:
-    """Let other changes of the guest wait until the end of the block.
-
-    Raises:
-        HypervisorError: the guest does not run; or another change is under way, which
-            is not waited for.
-    """
-    try:
-        fd = os.open(guest.pid, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        raise errors.HypervisorError(f"instance {guest.name}: not running") from None
-    try:
-        # `hotplug` has the same lock. The emulator's own is of another kind.
-        fcntl.flock(fd, fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError as err:
-        raise errors.HypervisorError(f"instance {guest.name}: is changed") from err
-    finally:
-        os.close(fd)
-
-
 def end_cut(guest: Files, qmp: Qmp, word: str) -> str:
     """Let a guest go on that was stopped to be sent, if that failed and nobody came.
 
@@ -163,7 +139,8 @@ def end_cut(guest: Files, qmp: Qmp, word: str) -> str:
     """
     if word not in migration.ARRIVED or not os.path.exists(guest.sent_marker):
         return word
-    with turn(guest, waits=False):
+    # A look at the guest does not wait for a change of it.
+    with files.turn(guest, waits=False):
         sent = state_of(qmp).get("status")
         if departure.is_gone(guest) or sent == _COMPLETED or sent in _UNDER_WAY:
             return word
@@ -340,7 +317,7 @@ def finalize_source(
         pid = guest.alive_pid()
         if pid is not None:
             _quit(effects, guest, pid)
-        cleanup.drop(effects, guest)
+        launch.drop(effects, guest)
         return
     if departure.is_gone(guest, uuid):
         raise _has_left(guest)
@@ -429,5 +406,5 @@ def _quit(effects: NodeEffects, guest: Files, pid: int) -> None:
         with Qmp(guest.control("qmp"), guest.name) as qmp:
             qmp.execute("quit")
     except errors.HypervisorError:
-        return  # `cleanup.drop` ends it with signals
+        return  # `launch.drop` ends it with signals
     files.wait_gone(effects, pid, _QUIT_WAIT_S)

@@ -4,10 +4,10 @@ import logging
 
 import pytest
 
-from ganeti.automation.watcher import group_files, group_part
+from ganeti.automation.watcher import group_part, main
 from ganeti.automation.watcher.master_part import NotMaster
 from ganeti.base import errors
-from ganeti.decisions.watching.group_state import Attempts
+from ganeti.decisions.watching import Attempts
 
 GROUP = "5e1c0b9a-0000-4000-8000-000000000001"
 VERIFY = ("OP_GROUP_VERIFY_DISKS", None)
@@ -20,7 +20,7 @@ def log(caplog):
 
 
 def run(node, **settings):
-    with group_files.opened(node.paths, GROUP) as file:
+    with main.opened(node.paths, GROUP) as file:
         group_part.run(node.watch(**settings), GROUP, file)
         return file.state
 
@@ -81,7 +81,7 @@ def test_attempts_are_saved_before_the_wait_for_jobs(node, monkeypatch):
     monkeypatch.setattr(group_part.Jobs, "wait", killed)
     with pytest.raises(Killed):
         run(node)
-    with group_files.opened(node.paths, GROUP) as file:
+    with main.opened(node.paths, GROUP) as file:
         assert file.state.instances["web1"].restart.count == 1
 
 
@@ -235,7 +235,7 @@ def test_a_check_that_fails_is_logged(node, log):
 def test_status_files_are_written(node):
     node.instances(a="running", b="ERROR_nodedown")
     run(node)
-    path = group_files.merged_path(node.paths)
+    path = main.merged_path(node.paths)
     with open(path, encoding="utf-8") as stream:
         assert stream.read() == "a running\nb ERROR_nodedown\n"
 
@@ -254,7 +254,7 @@ def test_a_drained_queue_keeps_the_counters(node):
     node.master._SubmitManyJobs = node.master._SubmitJob = _drained
     with pytest.raises(errors.JobQueueDrainError):
         run(node)
-    with group_files.opened(node.paths, GROUP) as file:
+    with main.opened(node.paths, GROUP) as file:
         assert file.state.instances["web1"].restart.count == 1
 
 

@@ -1,5 +1,6 @@
 """Options, pause, lock and exit codes of a run."""
 
+import errno
 import logging
 import os
 import pathlib
@@ -7,10 +8,12 @@ import socket
 
 import pytest
 
-from ganeti.automation.watcher import group_files, main, master_part, node_part, pause
+from ganeti.automation.watcher import main, master_part, node_part
 from ganeti.automation.watcher.effects import Settings
 from ganeti.base import errors
 from ganeti.base.filesystem import files
+from ganeti.base.pathutils import Paths
+from ganeti.decisions.watching import EMPTY, GroupState
 
 GROUP = "5e1c0b9a-0000-4000-8000-000000000001"
 
@@ -68,7 +71,7 @@ def test_runs_do_not_exclude_each_other_but_runs_over_one_group_do(
     node, children, capsys
 ):
     lock = f"{node.paths.lock_dir}/ganeti-watcher.lock"
-    with files.locked(lock, shared=True), group_files.opened(node.paths, GROUP):
+    with files.locked(lock, shared=True), main.opened(node.paths, GROUP):
         assert main.guarded(node.watch(), None) == 0
         assert len(children) == 1
         assert main.guarded(node.watch(), GROUP) == 1
@@ -252,14 +255,14 @@ def test_another_master_that_a_child_notices_has_its_own_exit_code(
 
 def test_rapi_is_restarted_once_if_it_does_not_answer(node, children, monkeypatch, log):
     asked = []
-    monkeypatch.setattr(master_part.rapi_probe, "problem", asked.append)
+    monkeypatch.setattr(master_part, "rapi_problem", asked.append)
     main.guarded(node.watch(), None)
     assert asked == []
     node.installed.add("ganeti-rapi")
     main.guarded(node.watch(rapi_ip="192.0.2.1"), None)
     assert asked == ["192.0.2.1"]
     assert "daemon-util stop ganeti-rapi" not in node.runner.lines
-    monkeypatch.setattr(master_part.rapi_probe, "problem", lambda *_at: "it is silent")
+    monkeypatch.setattr(master_part, "rapi_problem", lambda *_at: "it is silent")
     assert main.guarded(node.watch(), None) == 0
     assert node.runner.lines[-3:] == [
         "daemon-util check ganeti-rapi",
@@ -276,7 +279,7 @@ def test_rapi_is_asked_where_its_process_listens(node, children, monkeypatch, ad
     def problem(*place):
         asked.append(place)
 
-    monkeypatch.setattr(master_part.rapi_probe, "problem", problem)
+    monkeypatch.setattr(master_part, "rapi_problem", problem)
     node.installed.add("ganeti-rapi")
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     if ":" in address and not os.path.exists("/proc/net/if_inet6"):
@@ -344,7 +347,7 @@ def test_the_pause_is_in_the_same_file_as_the_master_writes(node):
     from ganeti.daemons.masterd import cluster_facts
 
     cluster_facts.write_watcher_pause(node.paths, node.clock.now + 60)
-    assert pause.until(node.paths, node.clock.now) == node.clock.now + 60
+    assert main.pause_end(node.paths, node.clock.now) == node.clock.now + 60
 
 
 def test_an_interrupt_shows_no_traceback(node, monkeypatch, capsys):
@@ -354,3 +357,102 @@ def test_an_interrupt_shows_no_traceback(node, monkeypatch, capsys):
     monkeypatch.setattr(node_part, "run", interrupt)
     assert main.guarded(node.watch(), None) == 1
     assert "submitted jobs continue" in capsys.readouterr().err
+
+
+STATE = GroupState({}, {"n1": "boot"})
+
+
+@pytest.fixture
+def paths(tmp_path):
+    made = Paths(root=str(tmp_path), hostname=tmp_path.name)
+    os.makedirs(made.data_dir)
+    os.makedirs(made.run_dir)
+    return made
+
+
+def test_a_state_is_kept_between_runs(paths):
+    with main.opened(paths, "g") as file:
+        assert file.state == EMPTY
+        file.save(STATE)
+    with main.opened(paths, "g") as file:
+        assert file.state == STATE
+
+
+def test_two_runs_exclude_each_other_also_after_a_save(paths):
+    def enter():
+        with main.opened(paths, "g"):
+            pytest.fail("entered twice")
+
+    with main.opened(paths, "g") as file:
+        for _ in range(2):
+            with pytest.raises(errors.LockError, match="another watcher"):
+                enter()
+            file.save(STATE)
+        with main.opened(paths, "other"):
+            pass
+    with main.opened(paths, "g"):
+        pass
+
+
+def test_the_error_of_a_full_disk_names_the_file(paths, monkeypatch):
+    def fsync(_fd):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with main.opened(paths, "uuid") as file:
+        monkeypatch.setattr(os, "fsync", fsync)
+        with pytest.raises(OSError, match=r"No space left on device: '.*watcher"):
+            file.save(STATE)
+
+
+def test_an_unchanged_state_is_only_touched(paths):
+    with main.opened(paths, "g") as file:
+        file.save(STATE)
+    path = pathlib.Path(main.state_path(paths, "g"))
+    os.utime(path, (1, 1))
+    inode = path.stat().st_ino
+    with main.opened(paths, "g") as file:
+        file.save(STATE)
+    assert path.stat().st_ino == inode
+    assert path.stat().st_mtime > 1
+
+
+def test_a_damaged_state_counts_as_empty(paths, caplog):
+    pathlib.Path(main.state_path(paths, "g")).write_bytes(b"{broken")
+    with main.opened(paths, "g") as file:
+        assert file.state == EMPTY
+    assert "watcher.g.data" in caplog.text
+
+
+def test_the_status_of_a_group_is_sorted_lines_without_a_last_newline(paths):
+    main.write_status(paths, "g", {"b": "running", "a": "ERROR_down"}, ["g"])
+    text = pathlib.Path(main.status_path(paths, "g")).read_text()
+    assert text == "a ERROR_down\nb running"
+    assert mode(main.status_path(paths, "g")) == 0o600
+    assert mode(main.merged_path(paths)) == 0o644
+
+
+def mode(path):
+    return os.stat(path).st_mode & 0o777
+
+
+def test_the_newest_file_of_a_known_group_counts(paths):
+    for group, status in (("new", "running"), ("old", "ERROR_down"), ("gone", "x")):
+        path = pathlib.Path(main.status_path(paths, group))
+        path.write_text(f"a {status}\nonly-{group} {status}")
+        os.utime(path, (1, 2 if group == "new" else 1))
+    main.write_status(paths, "g", {"b": "running"}, ["old", "g", "new", "none"])
+    text = pathlib.Path(main.merged_path(paths)).read_text()
+    assert text.splitlines() == [
+        "a running",
+        "b running",
+        "only-new running",
+        "only-old ERROR_down",
+    ]
+
+
+def test_a_merge_that_hangs_elsewhere_does_not_stop_the_run(paths, caplog, monkeypatch):
+    monkeypatch.setattr(main, "_MERGE_S", 0.0)
+    with files.locked(f"{main.merged_path(paths)}.lock"):
+        main.write_status(paths, "g", {"b": "running"}, ["g"])
+    assert "not updated" in caplog.text
+    assert not os.path.exists(main.merged_path(paths))

@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from ganeti.automation.watcher import maintenance
+from ganeti.automation.watcher import node_part
 from ganeti.base import errors
 from ganeti.base.constants.protocols import confd
 from ganeti.node.hypervisor import NodeEffects
@@ -49,7 +49,7 @@ def answer(value, *, status=confd.CONFD_REPL_STATUS_OK, complete=True, odd=False
 def candidates(monkeypatch, caplog):
     caplog.set_level(logging.DEBUG)
     made = Candidates()
-    monkeypatch.setattr(maintenance, "ConfdClient", made)
+    monkeypatch.setattr(node_part, "ConfdClient", made)
     return made
 
 
@@ -72,7 +72,7 @@ def guests(node):
 
 def test_an_offline_node_stops_all_its_guests(node, guests, candidates, caplog):
     assert guests.list_names() == ["web1", "web2"]
-    maintenance.run(node.watch())
+    node_part.run_node_maintenance(node.watch())
     assert guests.list_names() == []
     assert candidates.asked == [
         (b"key\n", IPS),
@@ -88,7 +88,7 @@ def test_a_cluster_that_accepts_other_signatures_is_asked_with_those(
     node, guests, candidates
 ):
     candidates.accepted = {wire.MAGIC_SHA256}
-    maintenance.run(node.watch())
+    node_part.run_node_maintenance(node.watch())
     assert guests.list_names() == []
 
 
@@ -106,7 +106,7 @@ def test_a_cluster_that_accepts_other_signatures_is_asked_with_those(
 )
 def test_in_doubt_nothing_is_stopped(node, guests, candidates, caplog, result, text):
     candidates.result = result
-    maintenance.run(node.watch())
+    node_part.run_node_maintenance(node.watch())
     assert guests.list_names() == ["web1", "web2"]
     assert "node maintenance: skipped, the role is unknown" in caplog.text
     assert text in caplog.text
@@ -115,14 +115,14 @@ def test_in_doubt_nothing_is_stopped(node, guests, candidates, caplog, result, t
 @pytest.mark.parametrize("role", [0, 1, 3, 4])
 def test_other_roles_keep_their_guests(node, guests, candidates, role, caplog):
     candidates.result = answer(role)
-    maintenance.run(node.watch())
+    node_part.run_node_maintenance(node.watch())
     assert guests.list_names() == ["web1", "web2"]
     assert f"role {role}" in caplog.text
 
 
 def test_a_cluster_that_does_not_want_it_asks_nobody(node, guests, candidates):
     node.ssconf(maintain_node_health="False")
-    maintenance.run(node.watch())
+    node_part.run_node_maintenance(node.watch())
     assert (candidates.asked, len(guests.list_names())) == ([], 2)
 
 
@@ -130,7 +130,7 @@ def test_a_node_without_the_key_does_nothing_and_says_so(
     node, guests, candidates, caplog
 ):
     pathlib.Path(node.paths.hmac_key).unlink()
-    maintenance.run(node.watch())
+    node_part.run_node_maintenance(node.watch())
     assert len(guests.list_names()) == 2
     assert "the role is unknown" in caplog.text
 
@@ -146,6 +146,6 @@ def test_a_guest_that_cannot_be_stopped_does_not_keep_the_others(
         stop(self, name, **options)
 
     monkeypatch.setattr(FakeHypervisor, "stop", stop_some)
-    maintenance.run(node.watch())
+    node_part.run_node_maintenance(node.watch())
     assert guests.list_names() == ["web1"]
     assert "could not be stopped: instance web1: stuck" in caplog.text

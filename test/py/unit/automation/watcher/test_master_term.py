@@ -54,7 +54,7 @@ def test_a_running_job_is_not_ended_for_it(node, log):
     assert main.guarded(node.watch(), None) == 0
     assert restarts(node) == []
     assert "when no job is running" in log.text
-    query = ("Query", ["job", ["id"], master_part.master_term._ACTIVE])
+    query = ("Query", ["job", ["id"], master_part._ACTIVE])
     assert query in node.master.calls
 
 

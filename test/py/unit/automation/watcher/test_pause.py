@@ -2,7 +2,7 @@
 
 import pytest
 
-from ganeti.automation.watcher import pause
+from ganeti.automation.watcher import main
 from ganeti.base.pathutils import Paths
 
 NOW = 1_700_000_000.0
@@ -29,13 +29,13 @@ def exists(paths):
 
 
 def test_without_a_file_there_is_no_pause(paths):
-    assert pause.until(paths, NOW) is None
+    assert main.pause_end(paths, NOW) is None
 
 
 @pytest.mark.parametrize("text", [f"{NOW + 5:.0f}\n", f"{NOW + 5}"])
 def test_a_time_in_the_future_is_a_pause(paths, text):
     write(paths, text)
-    assert pause.until(paths, NOW) == NOW + 5
+    assert main.pause_end(paths, NOW) == NOW + 5
     assert exists(paths)
 
 
@@ -55,5 +55,5 @@ def test_a_time_in_the_future_is_a_pause(paths, text):
 def test_anything_else_is_none_and_old_or_damaged_files_go(paths, text, stays):
     with open(paths.data("watcher.pause"), "wb") as stream:
         stream.write(text.encode(errors="surrogateescape"))
-    assert pause.until(paths, NOW) is None
+    assert main.pause_end(paths, NOW) is None
     assert exists(paths) == stays

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from ganeti.automation import autorepair
-from ganeti.automation.watcher import main, master_part, repair_part
+from ganeti.automation.watcher import main, master_part
 from ganeti.base import errors
 from ganeti.decisions.repair import tags
 
@@ -137,7 +137,7 @@ def test_tags_to_correct_are_warnings(drained, log):
 
 
 def test_the_delay_fits_into_the_time_for_tags():
-    assert repair_part._JOB_DELAY_S < repair_part._WAIT_S
+    assert master_part._REPAIR_DELAY_S < master_part._REPAIR_WAIT_S
 
 
 def test_repairs_are_left_to_the_maintenance_daemon_where_that_is_set(drained, log):

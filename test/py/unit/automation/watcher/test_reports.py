@@ -1,10 +1,13 @@
-"""The report on a group: what the master answers, and nothing that it does not know."""
+"""The report on a group, and its state file: what is known, and nothing else."""
+
+import json
 
 import pytest
 
-from ganeti.automation.watcher import reports
+from ganeti.automation.watcher import jobs
 from ganeti.base import errors
-from ganeti.decisions.watching.verdicts import InstanceReport, NodeReport
+from ganeti.decisions import watching
+from ganeti.decisions.watching import InstanceReport, NodeReport
 
 GROUP = "11111111-2222-4333-8444-555555555555"
 NORMAL, UNKNOWN, OFFLINE = 0, 1, 4
@@ -44,7 +47,7 @@ class Master:
 def instance(**changes):
     nodes = [NODE, NODE | {"name": "n2"}]
     master = Master(instance=[INSTANCE | changes], node=nodes)
-    return reports.load(master, GROUP).instances["inst1"]
+    return jobs.load(master, GROUP).instances["inst1"]
 
 
 def test_all_that_the_master_says_of_an_instance_is_in_its_report():
@@ -92,7 +95,7 @@ def test_an_instance_is_split_if_one_secondary_is_in_another_group(
 
 def test_nodes_have_their_boot_and_whether_they_are_offline():
     rows = [NODE, {"name": "n2", "bootid": (OFFLINE, "b2"), "offline": True}]
-    assert reports.load(Master(node=rows), GROUP).nodes == {
+    assert jobs.load(Master(node=rows), GROUP).nodes == {
         "n1": NodeReport("n1", "b1", False),
         "n2": NodeReport("n2", None, True),
     }
@@ -100,7 +103,7 @@ def test_nodes_have_their_boot_and_whether_they_are_offline():
 
 def test_the_master_is_asked_for_this_group_alone():
     master = Master()
-    reports.load(master, GROUP)
+    jobs.load(master, GROUP)
     assert master.filters["instance"] == ["==", "pnode.group.uuid", GROUP]
     assert master.filters["node"] == ["==", "group.uuid", GROUP]
 
@@ -120,7 +123,7 @@ def test_an_instance_is_locked_while_its_lock_is_held_or_waited_for(
 ):
     row = {"name": "instance/inst1", "mode": mode, "pending": pending}
     stranger = {"name": "node/inst2", "mode": "exclusive", "pending": []}
-    report = reports.load(Master(lock=[row, stranger]), GROUP)
+    report = jobs.load(Master(lock=[row, stranger]), GROUP)
     assert report.locked == ({"inst1"} if is_locked else set())
 
 
@@ -131,7 +134,7 @@ def test_unfinished_jobs_are_known_by_the_summaries_of_all_their_opcodes():
         {"id": 9, "summary": (UNKNOWN, None)},
     ]
     master = Master(job=rows)
-    assert reports.unfinished(master) == {
+    assert jobs.unfinished(master) == {
         "INSTANCE_STARTUP(a)": 7,
         "INSTANCE_REBOOT(b)": 7,
         "CLUSTER_VERIFY": 8,
@@ -154,4 +157,63 @@ def test_unfinished_jobs_are_known_by_the_summaries_of_all_their_opcodes():
 def test_a_malformed_answer_is_named_after_what_was_asked(answer):
     master = type("Master", (), {"call": lambda *_: answer})()
     with pytest.raises(errors.ProtocolError, match="node: the answer is malformed"):
-        reports.query_rows(master, "node", ("name",), None)
+        jobs.query_rows(master, "node", ("name",), None)
+
+
+# The state file of a group: what is written is read again, damage is refused.
+
+SAMPLE = watching.GroupState(
+    {
+        "web1.tst": watching.InstanceRecord(
+            watching.Attempts(1, 1700000500.1), watching.Attempts(0, 0)
+        )
+    },
+    {"n1.tst": "5e1c"},
+)
+
+
+def test_the_form_is_the_documented_one():
+    assert json.loads(watching.format_group_state(SAMPLE)) == {
+        "instance": {
+            "web1.tst": {
+                "restart_count": 1,
+                "restart_when": 1700000500.1,
+                "cleanup_count": 0,
+                "cleanup_when": 0,
+            }
+        },
+        "node": {"n1.tst": {"bootid": "5e1c"}},
+    }
+    assert watching.parse_group_state(watching.format_group_state(SAMPLE)) == SAMPLE
+
+
+@pytest.mark.parametrize("data", [b"", b"\n", b"{}", b'{"instance": {}, "node": {}}'])
+def test_nothing_is_the_empty_state(data):
+    assert watching.parse_group_state(data) == watching.EMPTY
+
+
+def test_missing_counters_are_none():
+    state = watching.parse_group_state(b'{"instance": {"a": {"restart_count": 2}}}')
+    assert state.instances["a"].restart == watching.Attempts(2, 0.0)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff",
+        b"{",
+        b"[]",
+        b'{"instance": []}',
+        b'{"instance": {"a": []}}',
+        b'{"instance": {"a": {"restart_count": -1}}}',
+        b'{"instance": {"a": {"restart_count": true}}}',
+        b'{"instance": {"a": {"restart_when": NaN}}}',
+        b'{"instance": {"a": {"restart_when": "1"}}}',
+        b'{"node": {"a": {}}}',
+        b'{"node": {"a": {"bootid": 3}}}',
+        b"[" * 100000,
+    ],
+)
+def test_damage_is_refused(data):
+    with pytest.raises(errors.ParseError, match="not the state of a group"):
+        watching.parse_group_state(data)

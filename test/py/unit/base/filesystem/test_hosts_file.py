@@ -2,7 +2,7 @@
 
 import pytest
 
-from ganeti.base.filesystem import hosts_file
+from ganeti.node.calls.membership import uploads
 
 OURS = "192.0.2.12\tn2.tst n2 # added by Ganeti"
 ADMIN = "192.0.2.12  n2.tst  n2"
@@ -28,7 +28,7 @@ ADMIN = "192.0.2.12  n2.tst  n2"
     ],
 )
 def test_a_host_is_added_where_no_line_has_it(before, after):
-    assert hosts_file.with_host(before, "n2.tst", "192.0.2.12") == after
+    assert uploads.with_host(before, "n2.tst", "192.0.2.12") == after
 
 
 @pytest.mark.parametrize(
@@ -48,9 +48,9 @@ def test_a_host_is_added_where_no_line_has_it(before, after):
     ],
 )
 def test_only_lines_that_were_added_are_removed(before, after):
-    assert hosts_file.without_host(before, "n2.tst") == after
+    assert uploads.without_host(before, "n2.tst") == after
 
 
 def test_ipv6_addresses_are_equal_in_every_form():
     lines = ["2001:DB8:0::12 n2.tst"]
-    assert hosts_file.with_host(lines, "n2.tst", "2001:db8::12") == lines
+    assert uploads.with_host(lines, "n2.tst", "2001:db8::12") == lines

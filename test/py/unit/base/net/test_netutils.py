@@ -3,11 +3,13 @@
 import os
 import socket
 
+import msgspec
 import pytest
 
 from ganeti.base import errors
 from ganeti.base.net import netutils
 from ganeti.base.pathutils import Paths
+from ganeti.model import ht
 
 
 @pytest.fixture
@@ -98,6 +100,12 @@ def test_a_virtual_node_finds_addresses_of_the_wanted_family(tmp_path):
     assert netutils.lookup_host("n2.tst", paths, want=socket.AF_INET6) == new
     assert netutils.lookup("n2.tst", paths, want=socket.AF_INET6) == "2001:db8::9"
     assert list(netutils.read_hosts(str(tmp_path / "none"))) == []
+
+
+def test_a_comment_in_the_hosts_file_may_have_any_bytes(tmp_path):
+    path = tmp_path / "hosts"
+    path.write_bytes(b"# K\xfcche\n192.0.2.7 printer\n")
+    assert list(netutils.read_hosts(str(path))) == [("192.0.2.7", ["printer"])]
 
 
 def test_other_nodes_ask_the_resolver(monkeypatch):
@@ -285,3 +293,82 @@ def test_ports_come_from_the_services_file_or_are_the_default(monkeypatch):
     assert netutils.service_port("ganeti-noded", 1811) == 1999
     assert netutils.service_port("none", 1814, "udp") == 1814
     assert asked == [("ganeti-noded", "tcp"), ("none", "udp")]
+
+
+def test_a_name_is_normalised():
+    assert netutils.normalize_host_name("Node1.Example.COM.") == "node1.example.com"
+
+
+@pytest.mark.parametrize(
+    "name", ["good\n", "good\n.node9\n", "a\n.b", "", "-x", "a..b", "a b", "x" * 256]
+)
+def test_other_texts_are_refused(name):
+    with pytest.raises(errors.OpPrereqError, match="wanted a host name"):
+        netutils.normalize_host_name(name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (ht.IPv4Address, "192.0.2.1"),
+        (ht.IPv4Network, "192.0.2.0/24"),
+        (ht.IPv6Address, "2001:db8::1"),
+        (ht.IPv6Network, "2001:db8::/64"),
+        (ht.JobId, "12"),
+    ],
+)
+def test_patterned_types_take_no_second_line(kind, text):
+    assert msgspec.convert(text, kind) == text
+    for more in ("\n", "\nx"):
+        with pytest.raises(msgspec.ValidationError):
+            msgspec.convert(text + more, kind)
+
+
+def test_labels_have_up_to_63_characters_and_names_up_to_255():
+    label = "x" * 63
+    longest = ".".join([label] * 3 + ["y" * 63])
+    assert len(longest) == 255
+    assert netutils.normalize_host_name(longest) == longest
+    assert netutils.normalize_host_name("a_b-1") == "a_b-1"
+    for wrong in (f"{label}x", f"{longest}z", f"{longest[:-1]}.z", "a-", "a-.b", "a.."):
+        with pytest.raises(errors.OpPrereqError) as caught:
+            netutils.normalize_host_name(wrong)
+        assert caught.value.args == (
+            f"wanted a host name such as web1.example.com, found {wrong!r}",
+            "wrong_input",
+        )
+
+
+def test_a_name_that_could_be_a_uuid_is_refused():
+    netutils.refuse_uuid("web1", "group web1")
+    uuid = "00000000-0000-4000-8000-0000000000a0"
+    netutils.refuse_uuid(f"{uuid}0", "group x")
+    with pytest.raises(errors.OpPrereqError) as caught:
+        netutils.refuse_uuid(uuid, f"group {uuid}")
+    text = f"group {uuid}: a name must not look like a uuid"
+    assert caught.value.args == (text, "wrong_input")
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("https://a.example/b/c.img", "https://a.example/b/c.img"),
+        ("https://u:p@a.example:8443/c", "https://a.example:8443/c"),
+        ("https://u:p@q@a.example/c", "https://a.example/c"),
+        ("https://a.example/c@d", "https://a.example/c@d"),
+        ("https://a.example?token=u:p@b", "https://a.example?..."),
+        ("https://u:p?q@a.example/c", "https://u..."),
+        ("https://u:p#q@a.example/c", "https://u..."),
+        ("https://u:1/q@a.example/c", "https://u..."),
+        ("https://u:p/q?r@a.example/c", "https://u..."),
+        ("https://a/u:p@a.example/c", "https://a/u..."),
+        ("https://u:p@a.example:80/c?t=e@f", "https://a.example..."),
+        ("https://a.example/c#token", "https://a.example/c#..."),
+        ("https:u:p@a.example/c?t", "a.example/c?..."),
+        ("u:p@a.example/c?t", "a.example/c?..."),
+        ("https://", "https://"),
+        ("/srv/images", "/srv/images"),
+    ],
+)
+def test_messages_show_a_url_without_secrets(url, text):
+    assert netutils.shown_url(url) == text

@@ -4,9 +4,9 @@ import pytest
 
 from ganeti.base import errors
 from ganeti.base.text import units
-from ganeti.commands.job import ids
+from ganeti.commands.job import commands
 from ganeti.master.query.jobs import parse_job_id
-from ganeti.operations.parameters import nic_params, typed_params
+from ganeti.operations.parameters import device_params, typed_params
 
 
 @pytest.mark.parametrize(
@@ -112,9 +112,9 @@ def test_other_texts_are_no_numbers(text):
 @pytest.mark.parametrize("digits", ["\u0663", "\uff11\u0662"])
 def test_digits_of_other_scripts_are_refused_where_users_give_numbers(digits):
     checks = (
-        lambda: nic_params.stored_vlan(digits, "x"),
-        lambda: nic_params.stored_vlan(f".{digits}:2", "x"),
-        lambda: ids.parse_id(digits),
+        lambda: device_params.stored_vlan(digits, "x"),
+        lambda: device_params.stored_vlan(f".{digits}:2", "x"),
+        lambda: commands.parse_id(digits),
         lambda: parse_job_id(digits),
         lambda: typed_params.backend({"vcpus": digits}),
         lambda: units.parse_duration(f"{digits}m"),

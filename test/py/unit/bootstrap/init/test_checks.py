@@ -6,24 +6,28 @@ import socket
 import pytest
 
 from fakes.processes import FakeRunner
+from ganeti import _buildconf
 from ganeti.base import daemon_users, errors
+from ganeti.base.net import netutils
 from ganeti.base.pathutils import Paths
 from ganeti.bootstrap.init import checks
 from ganeti.bootstrap.options import InitOptions
 
 NODE, CLUSTER = "n1.example.com", "c1.example.com"
 HOSTS = {NODE: "192.0.2.1", CLUSTER: "192.0.2.100"}
+#: Their addresses of the other family, which a resolver names first.
+HOSTS_6 = {NODE: "2001:db8::1", CLUSTER: "2001:db8::100"}
 VGS = "vgs --noheadings --nosuffix --units=m -ovg_size xenvg"
 
 
 class Machine:
-    """A machine with one address; names and answers of addresses can be changed."""
+    """A machine; names and answers of addresses can be changed."""
 
     def __init__(self, folder):
         self.paths = Paths(str(folder / "n1"), NODE)
         os.makedirs(self.paths.data_dir)
         self.hosts = dict(HOSTS)
-        self.own = {"192.0.2.1", "198.51.100.1"}
+        self.own = {"192.0.2.1", "198.51.100.1", HOSTS_6[NODE]}
         self.pings = []
         self.is_used = False
         self.process = FakeRunner(vgs=(0, " 20480.00\n", ""))
@@ -31,7 +35,10 @@ class Machine:
     def lookup(self, name, _paths, want=socket.AF_UNSPEC):
         if name not in self.hosts:
             raise errors.ResolverError(name, 1, "no such host")
-        return name, [self.hosts[name]]
+        both = [HOSTS_6[name], self.hosts[name]]
+        return name, [
+            address for address in both if want in (0, netutils.family(address))
+        ]
 
     def ping(self, address, port, **options):
         self.pings.append((address, port, options))
@@ -69,6 +76,13 @@ def test_a_machine_that_is_ready(machine):
     assert (address, port) == ("192.0.2.100", 1811)
     assert options == {"timeout_s": 5.0, "live_port_needed": True}
     assert machine.process.commands == []
+
+
+def test_addresses_are_of_the_family_that_was_asked_for(machine):
+    host = machine.gather(primary_ip_version=6, secondary_ip="198.51.100.1")
+    assert (host.primary_ip, host.master_ip) == (HOSTS_6[NODE], HOSTS_6[CLUSTER])
+    assert (host.netmask, host.family) == (128, socket.AF_INET6)
+    assert host.secondary_ip == "198.51.100.1"
 
 
 def test_a_machine_whose_daemons_lack_their_users_is_refused(machine, monkeypatch):
@@ -185,13 +199,41 @@ def test_lvm_that_is_not_installed(machine):
         machine.gather(enabled_disk_templates=("plain",))
 
 
-def test_directories_of_enabled_templates_are_made(machine):
-    host = machine.gather(
-        enabled_disk_templates=("file", "diskless"), file_storage_dir="/srv/disks"
-    )
-    assert host.file_storage_dir == "/srv/disks"
-    assert host.shared_file_storage_dir == ""
-    assert os.stat(machine.paths.at("/srv/disks")).st_mode & 0o7777 == 0o750
+@pytest.mark.parametrize(
+    ("templates", "given", "wanted"),
+    [
+        (("file",), {}, {"file": _buildconf.FILE_STORAGE_DIR}),
+        (("file",), {"file_storage_dir": "/srv/disks"}, {"file": "/srv/disks"}),
+        (("sharedfile",), {}, {"shared_file": _buildconf.SHARED_FILE_STORAGE_DIR}),
+        (("sharedfile",), {"shared_file_storage_dir": "/srv/s"}, {"shared_file": "/srv/s"}),
+        (("gluster",), {"gluster_storage_dir": "/srv/g"}, {"gluster": "/srv/g"}),
+        (("gluster",), {}, {}),
+    ],
+)  # fmt: skip
+def test_directories_of_enabled_templates_are_made(machine, templates, given, wanted):
+    host = machine.gather(enabled_disk_templates=(*templates, "diskless"), **given)
+    kinds = ("file", "shared_file", "gluster")
+    fields = {kind: getattr(host, f"{kind}_storage_dir") for kind in kinds}
+    assert fields == dict.fromkeys(kinds, "") | wanted
+    for kind, path in wanted.items():
+        local = machine.paths.at(path)
+        # Volumes of Gluster are mounted there later.
+        assert os.path.isdir(local) == (kind != "gluster")
+        assert kind == "gluster" or os.stat(local).st_mode & 0o7777 == 0o750
+
+
+def test_a_directory_below_the_root_of_a_node_is_rooted_once(machine):
+    path = f"{machine.paths.root}/srv/disks"
+    machine.gather(enabled_disk_templates=("file",), file_storage_dir=path)
+    assert os.path.isdir(path)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_default_kernel_is_looked_for(machine, monkeypatch, tmp_path, is_there):
+    monkeypatch.setattr(checks, "_DEFAULT_KERNEL", str(tmp_path / "vmlinuz"))
+    if is_there:
+        (tmp_path / "vmlinuz").touch()
+    assert machine.gather().has_default_kernel == is_there
 
 
 @pytest.mark.parametrize("path", ["disks", "/srv/../etc", "/srv//disks", "/srv/"])

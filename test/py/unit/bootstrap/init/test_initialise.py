@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import pathlib
 import stat
 
 import pytest
@@ -19,8 +20,9 @@ from ganeti.bootstrap import cluster_files, crypto, jobs
 from ganeti.bootstrap.init import checks, initialise, machine_defaults
 from ganeti.bootstrap.options import InitOptions
 from ganeti.model.objects import Snapshot
+from ganeti.node.calls.membership import uploads
 from ganeti.node.storage import allowed
-from ganeti.protocols.ssh import keys
+from ganeti.protocols.ssh import authorized_keys, keys
 
 NODE, CLUSTER = "n1.example.com", "c1.example.com"
 HOSTS = {NODE: "192.0.2.1", CLUSTER: "192.0.2.100"}
@@ -289,6 +291,56 @@ def test_a_second_attempt_succeeds_after_a_failed_one(machine):
     assert machine.left()
 
 
+LISTED = f"192.0.2.1 {NODE}{uploads.MARK}\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LISTED,
+        "127.0.0.1 localhost\n",
+        f"127.0.1.1 {NODE} n1\n",
+        f"127.0.1.1 {NODE} n1\n{LISTED}",
+    ],
+    ids=["listed", "other", "loopback", "both"],
+)
+def test_a_failure_leaves_the_hosts_file_as_it_was(machine, text):
+    path = pathlib.Path(machine.paths.at("/etc/hosts"))
+    path.write_text(text)
+    machine.nodes.script["etc_hosts_modify"] = lambda _node, args: (
+        uploads.etc_hosts_modify(machine, *args) and None
+    )
+    machine.process.answers["daemon-util"] = _failing("start-master")
+    with pytest.raises(errors.OpExecError):
+        machine.create()
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize("is_removed", [True, False])
+def test_lines_that_a_person_adds_to_the_hosts_file_since_stay(machine, is_removed):
+    path = pathlib.Path(machine.paths.at("/etc/hosts"))
+
+    def change(_node, args):
+        if args[0] == "remove" and not is_removed:
+            return failure("hung")
+        uploads.etc_hosts_modify(machine, *args)
+        return None
+
+    def daemon_util(argv):
+        if "start-master" in argv:
+            path.write_text(f"{path.read_text()}192.0.2.7 n7\n")
+        return _failing("start-master")(argv)
+
+    machine.nodes.script["etc_hosts_modify"] = change
+    machine.process.answers["daemon-util"] = daemon_util
+    with pytest.raises(errors.OpExecError, match="start-master"):
+        machine.create()
+    assert path.read_text().endswith("192.0.2.7 n7\n")
+    assert (NODE in path.read_text()) != is_removed
+    warning = "Warning: the hosts file keeps this node"
+    assert (warning in str(machine.lines)) != is_removed
+
+
 def test_an_administrators_list_of_directories_survives_a_failure(machine):
     path = allowed.list_file(machine.paths)
     with open(path, "w", encoding="utf-8") as stream:
@@ -361,21 +413,36 @@ class TestBridge:
         assert "create the bridge br0, without ports" in machine.plan()
 
 
-def test_keys_of_root_are_made_on_request(machine):
+@pytest.fixture
+def host_key(machine):
     host = keys.generate("rsa", 2048)
     folder = machine.paths.at("/etc/ssh")
     os.makedirs(folder)
     for name, text in ("", host.private), (".pub", host.public):
         with open(f"{folder}/ssh_host_rsa_key{name}", "w", encoding="utf-8") as stream:
             stream.write(text)
-    wanted = {
-        "modify_ssh_setup": True,
-        "ssh_key_type": "ecdsa",
-        "ssh_key_bits": 384,
-    }
+
+
+WITH_KEYS = {"modify_ssh_setup": True, "ssh_key_type": "ecdsa", "ssh_key_bits": 384}
+
+
+@pytest.mark.parametrize("is_authorized", [False, True])
+def test_a_failure_authorizes_no_key(machine, host_key, is_authorized):
+    path = crypto.authorized_keys_path(machine.paths)
+    if is_authorized:
+        pair = crypto.ensure_root_key(machine.paths, "ecdsa", 384)
+        authorized_keys.add(path, [pair.public])
+    before = authorized_keys.read(path)
+    machine.process.answers["daemon-util"] = _failing("start-master")
+    with pytest.raises(errors.OpExecError):
+        machine.create(**WITH_KEYS)
+    assert authorized_keys.read(path) == before
+
+
+def test_keys_of_root_are_made_on_request(machine, host_key):
     step = "generate and authorize SSH keys of root (ecdsa, 384 bits)"
-    assert step in machine.plan(**wanted)
-    machine.create(**wanted)
+    assert step in machine.plan(**WITH_KEYS)
+    machine.create(**WITH_KEYS)
     with open(crypto.authorized_keys_path(machine.paths), encoding="utf-8") as stream:
         assert stream.read().startswith("ecdsa-sha2-nistp384 ")
     with open(machine.paths.data("known_hosts"), encoding="utf-8") as stream:

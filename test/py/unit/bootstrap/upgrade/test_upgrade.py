@@ -23,7 +23,7 @@ from ganeti.bootstrap.upgrade import journal as record
 from ganeti.bootstrap.upgrade import node as node_module
 from ganeti.bootstrap.upgrade.steps import Outcome, Upgrade
 from ganeti.protocols import ssconf
-from ganeti.store.file import schema
+from ganeti.store import schema
 
 OLD, NEW = "3.1.1", "3.1.2"
 #: Version of the store by release.

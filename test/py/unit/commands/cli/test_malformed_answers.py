@@ -24,7 +24,7 @@ NOT_CLIENTS = {
     ("cluster", name)
     for name in (
         *("init", "destroy", "renew-crypto", "copyfile", "command", "failover"),
-        *("master-failover", "epo", "migrate-store", "lost-changes"),
+        *("master-failover", "epo", "migrate-store", "lost-changes", "simulate"),
     )
 } | {("node", "add"), ("instance", "console")}
 NAMES = {"instance": "web1", "node": "node1", "group": "group1", "job": "5"}

@@ -10,10 +10,12 @@ import inspect
 import pathlib
 import types
 
+import msgspec
 import pytest
 
-from fakes import commands
 from ganeti import commands as client
+from ganeti.commands.cli.waiting import operation
+from ganeti.model import opcodes
 
 PROGRAMS = {
     "backup": "gnt-backup",
@@ -31,6 +33,10 @@ PROGRAMS = {
 }
 #: Directory of one package per program.
 CLIENT = pathlib.Path(client.__file__).parent
+#: Commands that start a program of their own -> the function that reads the options.
+OWN_PROGRAMS = {
+    "commands.cluster.commands:simulate": "devel.sim.command:run",
+}
 #: Parts of the library that commands consist of.
 PARTS = ("ganeti.commands.cli", "ganeti.commands", "ganeti.bootstrap", "ganeti.devel")
 
@@ -108,7 +114,7 @@ def targets(node, module):
 
 
 def read_by(run):
-    """Return all words of the code that a command's function leads to."""
+    """Return all words of the code that a command's function leads to, and its names."""
     module_name, _, function = run.partition(":")
     todo = [(importlib.import_module(f"ganeti.{module_name}"), function)]
     seen, words, methods = set(), set(), []
@@ -116,6 +122,8 @@ def read_by(run):
         module, name = todo.pop()
         if (module, name) in seen or not module.__name__.startswith(PARTS):
             continue
+        if (module, name) == (operation, "OWN"):
+            continue  # it names options, and reads none
         seen.add((module, name))
         node = parsed(module).get(name)
         read = [node] if node is not None else []
@@ -131,18 +139,28 @@ def read_by(run):
                 methods.remove(row)
                 words |= words_of(row[1])
                 todo += targets(row[1], row[0])
-    return words
+    return words, seen
 
 
-@pytest.mark.parametrize(
-    ("program", "command"),
-    [
-        pytest.param(program, command, id=f"{program} {command.name}")
-        for program, command in commands_with_options()
-    ],
-)
+COMMANDS = [
+    pytest.param(program, command, id=f"{program} {command.name}")
+    for program, command in commands_with_options()
+]
+
+
+def filled_by(command):
+    """Return (option, parameter of the opcode), of a command that fills one."""
+    _, seen = read_by(command.run)
+    if (operation, "fill") not in seen:
+        return []
+    fields = [(option, operation.field_of(option)) for option in command.options]
+    return [(option, field) for option, field in fields if field is not None]
+
+
+@pytest.mark.parametrize(("program", "command"), COMMANDS)
 def test_every_option_is_read(program, command):
-    known = read_by(command.run)
+    words, _ = read_by(OWN_PROGRAMS.get(command.run, command.run))
+    known = words | {option.dest for option, _ in filled_by(command)}
     ignored = {
         option.names[-1]
         for option in command.options
@@ -151,35 +169,16 @@ def test_every_option_is_read(program, command):
     assert ignored == set(), program
 
 
-@pytest.mark.parametrize(
-    ("line", "warning"),
-    [
-        (
-            "gnt-node add --force-join",
-            "--force-join: no effect, this is not supported any more",
-        ),
-        (
-            "gnt-node add --no-node-setup",
-            "--no-node-setup: no effect any more, see modify_ssh_setup of the cluster",
-        ),
-        (
-            "gnt-node power --submit on",
-            "--submit: no effect, the command waits for the nodes",
-        ),
-        (
-            "gnt-instance console --priority=low",
-            "--priority: no effect, a console needs no job",
-        ),
-        (
-            "gnt-instance add --file-driver=blktap2 web1",
-            "--file-driver: no effect, hypervisors choose how they open files",
-        ),
-        (
-            "gnt-backup import --helper-shutdown-timeout=60 web1",
-            "--helper-shutdown-timeout: no effect, an import needs no helper machine",
-        ),
-    ],
-)
-def test_an_option_without_effect_says_so(line, warning):
-    done = commands.run(line)
-    assert done.err.startswith(f"Warning: {warning}\n")
+@pytest.mark.parametrize(("program", "command"), COMMANDS)
+def test_options_and_arguments_fill_parameters_of_the_opcode(program, command):
+    filled = filled_by(command)
+    if not filled:
+        return  # its module builds the opcode
+    opcode = opcodes.OPCODES[command.opcodes[0]]
+    kinds = {field.name: field.type for field in msgspec.structs.fields(opcode)}
+    of_arguments = {name for row in command.arguments for name in row.parameters}
+    of_options = {field for _, field in filled}
+    assert of_options | of_arguments <= kinds.keys(), program
+    for option, field in filled:
+        for choice in option.choices:
+            msgspec.convert([choice] if option.repeat else choice, kinds[field])

@@ -1,18 +1,23 @@
-"""Tables and trees, character by character as documented."""
+"""Tables and trees as documented; no control character arrives on the terminal."""
 
 import io
 import json
+import logging
 from types import SimpleNamespace
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes import commands
 from fakes.luxi_master import FakeMaster
-from ganeti.commands.cli.context import CommandContext
-from ganeti.commands.cli.output import info_tree, listing, roman, table
+from ganeti.base import errors, log
+from ganeti.base.text import control_chars
+from ganeti.commands.cli import app
+from ganeti.commands.cli.context import ClientEffects, CommandContext
+from ganeti.commands.cli.output import info_tree, listing, table
+from ganeti.commands.cli.waiting import plans
 from ganeti.protocols.luxi import tables
 
 
@@ -186,7 +191,7 @@ def test_trees_nest_sort_and_align():
 
 
 def test_roman_numerals():
-    assert [roman.numeral(n) for n in (1, 4, 9, 14, 1994, 0, 4096, 5000)] == [
+    assert [info_tree.numeral(n) for n in (1, 4, 9, 14, 1994, 0, 4096, 5000)] == [
         "I",
         "IV",
         "IX",
@@ -196,9 +201,11 @@ def test_roman_numerals():
         "MMMMXCVI",
         "5000",
     ]
-    shown = roman.convert(info_tree.Pairs([("a", [4, True, {"b": 9}])]))
+    shown = info_tree.with_numerals(info_tree.Pairs([("a", [4, True, {"b": 9}])]))
     assert shown == [("a", ["IV", True, {"b": "IX"}])]
-    shown = roman.convert(["default (256)", "default (True)", "default (10000)", "256"])
+    shown = info_tree.with_numerals(
+        ["default (256)", "default (True)", "default (10000)", "256"]
+    )
     assert shown == ["default (CCLVI)", "default (True)", "default (10000)", "256"]
 
 
@@ -273,7 +280,7 @@ JSON_VALUES = st.recursive(
 
 
 # How long values take to make is the machine's affair.
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None)
 @given(JSON_VALUES)
 def test_both_codecs_write_the_same_json(value):
     """The command line loads the faster one for large answers only."""
@@ -331,3 +338,76 @@ def test_job_details_leave_out_how_far_steps_had_come(master):
     assert "1 of 2 MiB" not in text
     ((actual,),) = [json.loads(run("gnt-job info --json 7", master))]
     assert [entry[0] for entry in actual["oplog"][0]] == [1, 3]
+
+
+# Texts of nodes on the terminal: no control character arrives there.
+
+EVIL = "a\x1b]0;owned\x07b\x9bc\x7fd\u202ee\r\bf"
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def ctx(tmp_path):
+    root = tmp_path / "n1"
+    effects = ClientEffects(
+        environ={"GANETI_ROOTDIR": str(root), "GANETI_HOSTNAME": "n1"},
+        connect=lambda *_: None,
+        stdout=Terminal(),
+        stderr=Terminal(),
+        stdin=io.StringIO(),
+        open_terminal=lambda: None,
+        now=lambda: 0.0,
+    )
+    program = type("Program", (), {"name": "gnt-x"})()
+    return CommandContext(program, None, "x", effects=effects)
+
+
+def controls(text):
+    return [c for c in text if c not in "\n\t" and control_chars.is_control(c)]
+
+
+def test_every_output_of_a_command_is_escaped(ctx):
+    ctx.out(EVIL)
+    ctx.out_lines([f"{EVIL}\tx", EVIL])
+    ctx.err(EVIL)
+    assert controls(ctx.effects.stdout.getvalue() + ctx.effects.stderr.getvalue()) == []
+    assert ctx.effects.stdout.getvalue().count("owned") == 3
+    ctx.progress(EVIL)
+    shown = ctx.effects.stderr.getvalue().replace("\r", "")
+    assert controls(shown) == []
+
+
+def test_json_keeps_its_meaning(ctx):
+    ctx.out(json.dumps({"text": EVIL}, ensure_ascii=False))
+    shown = ctx.effects.stdout.getvalue()
+    assert controls(shown) == []
+    assert json.loads(shown) == {"text": EVIL}
+
+
+def test_colours_are_the_only_sequences(ctx):
+    app._complain(ctx, EVIL)
+    error = ctx.effects.stderr.getvalue()
+    assert error.startswith("\x1b[1;31m")
+    assert controls(error) == ["\x1b", "\x1b"]
+    painted = plans.Painter(is_coloured=True)("title", EVIL)
+    assert controls(painted) == ["\x1b", "\x1b"]
+
+
+def test_a_log_has_none_either(tmp_path):
+    log.set_up("x", str(tmp_path / "x.log"))
+    try:
+        logging.getLogger().warning("node said %s", EVIL)
+    finally:
+        log.shut_down()
+    text = (tmp_path / "x.log").read_text()
+    assert "owned" in text
+    assert controls(text) == []
+
+
+def test_errors_of_nodes_are_escaped(ctx):
+    app._complain(ctx, str(errors.OpExecError(EVIL)))
+    assert "\x9b" not in ctx.effects.stderr.getvalue()

@@ -3,7 +3,6 @@
 import pytest
 
 from fakes import commands
-from fakes.luxi_master import FakeMaster
 from ganeti.base import errors
 from ganeti.base.constants import disks
 from ganeti.commands.cli import parser, values
@@ -78,106 +77,9 @@ def test_a_wrong_option_is_a_usage_error(text, problem):
     assert str(caught.value) == problem
 
 
-def test_of_very_many_choices_those_alike_are_named_and_where_all_stand():
-    for given, wanted in (
-        ("ENODESHH", "did you mean 'ENODESSH' or"),
-        ("zzz", "none of the 41 possible values is similar"),
-    ):
-        done = commands.run(f"gnt-cluster verify --ignore-errors {given}")
-        last = done.err.splitlines()[-1]
-        assert (done.code, done.out) == (2, "")
-        assert f"invalid choice: '{given}' ({wanted}" in last
-        assert last.endswith("; --help lists all)")
-        assert "ECLUSTERCERT" not in last
-
-
-def test_a_usage_error_exits_2_with_usage_and_text_on_stderr():
-    done = commands.run("gnt-job list --foo")
-    assert (done.code, done.out) == (2, "")
-    usage = "Usage\n=====\n  gnt-job list [options] [<jobid>...]\n\n"
-    assert done.err.startswith(usage)
-    assert done.err.endswith("gnt-job: error: no such option: --foo\n")
-
-
-@pytest.mark.parametrize(
-    ("line", "text"),
-    [
-        ("gnt-cluster version x", "Command version expects no arguments"),
-        ("gnt-group rename x", "Command rename expects 2 argument(s)"),
-        ("gnt-cluster watcher a b c", "Command watcher expects only 2 argument(s)"),
-        ("gnt-job archive", "Command archive expects at least 1 argument(s)"),
-    ],
-)
-def test_a_wrong_number_of_arguments_exits_1(line, text):
-    done = commands.run(line)
-    assert (done.code, done.err) == (1, f"Error: {text}\n")
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "gnt-node power off -f node2",
-        "gnt-instance startup i1 --force",
-        "gnt-job cancel 3 --force",
-    ],
-)
-def test_an_option_is_no_name_of_an_object(line):
-    done = commands.run(line)
-    command, late = line.split()[1], line.split()[-2 if "power" in line else -1]
-    assert (done.code, done.out) == (1, "")
-    assert done.err == (
-        f"Error: Command {command} has options among its arguments\n"
-        f"(options must stand before the first argument: {late})\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("line", "late"),
-    [
-        ("gnt-instance add-tags web1 mail --submit", "--submit"),
-        ("gnt-cluster remove-tags mail --priority=low", "--priority=low"),
-        ("gnt-node list-fields name --no-headers", "--no-headers"),
-    ],
-)
-def test_an_option_of_the_command_is_no_text(line, late):
-    done = commands.run(line)
-    assert (done.code, done.out) == (1, "")
-    assert f"(options must stand before the first argument: {late})\n" in done.err
-
-
-def test_another_text_may_begin_with_a_dash():
-    master = FakeMaster()
-    assert commands.run("gnt-cluster add-tags -- -mail --soon", master).code == 0
-    assert master.jobs[1][0].tags == ["-mail", "--soon"]
-
-
 def test_commands_for_others_keep_their_options():
     command = commands.program("gnt-cluster").find("command")
     parser.check_count(command, ["ls", "-l", "--color"])
-
-
-def test_an_option_after_an_argument_is_pointed_out():
-    done = commands.run("gnt-node powercycle n1 -f")
-    assert done.code == 1
-    assert done.err == (
-        "Error: Command powercycle expects 1 argument(s)\n"
-        "(options must stand before the first argument: -f)\n"
-    )
-
-
-def test_an_alias_is_the_command():
-    master = FakeMaster()
-    master.objects["instance"] = [{"name": "a.tst", "uuid": "u"}]
-    assert commands.run("gnt-instance stop a", master).code == 0
-    assert master.jobs[1][0].reason[0][:2] == ("gnt:client:gnt-instance", "stop")
-
-
-def test_default_options_of_list_come_from_the_environment():
-    master = FakeMaster()
-    master.objects["instance"] = [{"name": "a.tst"}]
-    environ = {"GNT_INSTANCE_LIST": "--no-headers -o 'name'"}
-    assert commands.run("gnt-instance list", master, environ=environ).out == "a.tst\n"
-    assert commands.run("gnt-node list", master, environ=environ).out != ""
 
 
 @pytest.mark.parametrize(
@@ -225,12 +127,6 @@ def test_alternatives_of_specs():
     for wrong in ("min:a", "min:a=1/min:a=2", "min:a=1//", "a=1"):
         with pytest.raises(errors.ParameterError):
             values.parse_multi_specs(wrong)
-
-
-def test_a_bad_truth_value_is_a_parameter_error():
-    done = commands.run("gnt-node modify -O maybe n1")
-    assert done.code == 1
-    assert done.err == "Parameter Error: wanted yes or no, found 'maybe'\n"
 
 
 def test_choices_that_this_release_refuses_are_understood_but_not_listed():

@@ -11,8 +11,8 @@ from ganeti.base import errors
 from ganeti.base.clock import SystemClock
 from ganeti.base.pathutils import Paths
 from ganeti.base.process import SystemRunner
-from ganeti.bootstrap import destroy, failover
-from ganeti.bootstrap.stores import store_backup, store_moves
+from ganeti.bootstrap import failover, store_backup, store_moves
+from ganeti.bootstrap.init import initialise
 from ganeti.store.copies import branches
 
 
@@ -258,7 +258,7 @@ def finalized(monkeypatch):
         feedback("removing")
         nodes.append(paths.hostname)
 
-    monkeypatch.setattr(destroy, "finalize_destroy", finalize)
+    monkeypatch.setattr(initialise, "finalize_destroy", finalize)
     return nodes
 
 

@@ -19,10 +19,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from fakes import master_answers
 from ganeti.base import errors
-from ganeti.commands.htools import option_table, options, rest, sources
-from ganeti.commands.htools.output import utilisation
+from ganeti.commands.htools import option_table, options, rest, sources, utilisation
+from ganeti.decisions.htools.model import mond, query, text
 from ganeti.decisions.htools.model.cluster import DataError
-from ganeti.decisions.htools.model.loaders import mond, query, text
 from ganeti.protocols.luxi import END
 
 DATA = pathlib.Path(__file__).parents[4] / "data" / "htools"

@@ -10,7 +10,7 @@ import pytest
 import ganeti
 from fakes import golden, master_answers
 from ganeti.commands.htools import hbal, hcheck, hinfo, hscan, hspace, loading, rest
-from ganeti.decisions.htools.model.loaders import text
+from ganeti.decisions.htools.model import text
 
 DATA = pathlib.Path(__file__).parents[4] / "data" / "htools"
 GOLDEN = DATA / "programs.txt"
@@ -126,7 +126,7 @@ def test_a_closed_pipe_ends_a_program_quietly(capfd):
     def work(_parsed):
         raise BrokenPipeError
 
-    assert loading.main("hbal", [], work, []) == 1
+    assert loading.main("hbal", work, []) == 1
     assert capfd.readouterr() == ("", "")
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fakes.client_cluster import master
-from ganeti.commands.instance.disks import disk_info
+from ganeti.commands.instance import info as disk_info
 from ganeti.commands.instance.info import instance_tree
 
 
@@ -62,7 +62,7 @@ def status(path="/dev/drbd1", numbers=(147, 1), sync=(None, None), state=(False,
     ],
 )
 def test_the_state_of_a_disk_on_a_node(kind, given, text):
-    assert disk_info._status(kind, given) == text
+    assert disk_info._device_status(kind, given) == text
 
 
 @pytest.mark.parametrize(

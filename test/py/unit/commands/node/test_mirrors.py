@@ -10,6 +10,7 @@ import pytest
 
 from fakes import commands
 from fakes.confd import KEY, FakeSource, orchard
+from fakes.patience import PATIENCE_S
 from ganeti.base.clock import SystemClock
 from ganeti.base.pathutils import Paths
 from ganeti.commands.node import mirrors
@@ -71,9 +72,19 @@ def test_minors_are_a_table_with_the_other_node(node):
 
 def test_a_server_with_other_signatures_is_asked_with_those(node, monkeypatch):
     environ, sock = node
-    monkeypatch.setattr(mirrors, "_ANSWER_S", 0.2)
+    ask = mirrors.ConfdClient.ask
+
+    def ask_first_in_vain(client, *args, timeout_s):
+        # Without an answer each time; the second question is not given up so soon.
+        limit_s = PATIENCE_S if asked else 0.2
+        asked.append(limit_s)
+        return ask(client, *args, timeout_s=limit_s)
+
+    asked = []
+    monkeypatch.setattr(mirrors.ConfdClient, "ask", ask_first_in_vain)
     with serving(sock, magics=(wire.MAGIC_SHA256,)):
         done = commands.run("gnt-node list-drbd apple", environ=environ)
+    assert len(asked) == 2
     assert (done.code, done.out.splitlines()[1].split()[1]) == (0, "0")
 
 

@@ -9,7 +9,7 @@ import pytest
 from fakes import commands
 from fakes.luxi_master import FakeMaster
 from ganeti.base import errors
-from ganeti.daemons.rapi.rights import users
+from ganeti.daemons.rapi import users
 
 NOW = 1_700_000_000
 

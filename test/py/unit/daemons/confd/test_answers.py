@@ -7,7 +7,7 @@ import pytest
 from fakes import clusters
 from fakes.confd import SERIAL, nic, orchard
 from ganeti.daemons.confd import answers
-from ganeti.daemons.confd.addresses import AddressIndex
+from ganeti.daemons.confd.answers import AddressIndex
 from ganeti.model.objects import Update
 from ganeti.protocols.confd import wire
 

@@ -3,6 +3,8 @@
 import os
 import pathlib
 import select
+import subprocess
+import sys
 
 import msgspec
 import pytest
@@ -121,3 +123,10 @@ def test_a_replaced_copy_is_silent_until_its_revisions_are_left_out(
     assert source.update(projection)
     assert projection.snapshot.revision == revision + 1
     replica.close()
+
+
+def test_the_daemon_of_all_nodes_loads_no_client_of_nodes():
+    code = "import ganeti.daemons.mains.confd, sys; print(*sys.modules)"
+    env = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    loaded = subprocess.check_output([sys.executable, "-c", code], env=env, text=True)
+    assert "ganeti.protocols.rpc" not in loaded.split()

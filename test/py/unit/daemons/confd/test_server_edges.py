@@ -1,4 +1,4 @@
-"""The loop of a confd server, step by step: drops, reports, changes and limits."""
+"""The loop of a confd server, step by step: drops, reports, changes, limits, replays."""
 
 import json
 import logging
@@ -242,3 +242,40 @@ def test_the_key_of_the_vectors_signs_both_ways():
             continue
         with pytest.raises(wire.Dropped, match="clock"):
             wire.open_request(REQUEST, signers, MOMENT + skew)
+
+
+# Counters, the limit of replies, and the replay cache.
+
+
+def test_counters_name_the_reasons():
+    counters = server.Counters()
+    counters.answered = 3
+    counters.dropped["magic"] = 2
+    counters.dropped["clock"] = 1
+    assert counters.as_text() == ("answered 3, dropped 3 (magic 2, clock 1), reloads 0")
+
+
+def test_replies_are_limited_per_second_in_number_and_size():
+    limit = server.ReplyLimit(replies=2, size=100)
+    assert [limit.admits(10, 5.0 + k / 10) for k in range(3)] == [True, True, False]
+    assert [limit.admits(60, 6.1), limit.admits(60, 6.2), limit.admits(40, 6.3)] == [
+        True,
+        False,
+        True,
+    ]
+    assert limit.admits(100, 7.0)
+    assert not limit.admits(101, 8.0)
+
+
+def test_a_salt_counts_as_new_once_within_the_window():
+    cache = server.ReplayCache(10.0)
+    assert cache.is_new("a", 0.0)
+    assert not cache.is_new("a", 10.0)
+    assert cache.is_new("a", 10.1)
+
+
+def test_the_cache_is_bounded():
+    cache = server.ReplayCache(1000.0, size=3)
+    assert all(cache.is_new(str(number), 0.0) for number in range(5))
+    assert [cache.is_new(str(number), 1.0) for number in (4, 3, 2)] == [False] * 3
+    assert cache.is_new("0", 1.0)

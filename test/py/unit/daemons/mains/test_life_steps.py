@@ -15,7 +15,8 @@ import pytest
 from ganeti.base import errors
 from ganeti.base.filesystem import pidfile
 from ganeti.base.pathutils import Paths
-from ganeti.daemons import common, memlock
+from ganeti.daemons import common
+from ganeti.daemons.mains import noded
 from ganeti.protocols import ssconf
 
 NAME = "ganeti-confd"
@@ -546,16 +547,14 @@ def limits(monkeypatch):
         if name in made.answers:
             raise made.answers[name]
 
-    monkeypatch.setattr(
-        memlock.resource, "setrlimit", lambda *args: ask("limit", *args)
-    )
-    monkeypatch.setattr(memlock.memory, "lock", lambda: ask("lock"))
-    monkeypatch.setattr(memlock.memory, "status", lambda: {"CapEff": made.capabilities})
+    monkeypatch.setattr(noded.resource, "setrlimit", lambda *args: ask("limit", *args))
+    monkeypatch.setattr(noded.memory, "lock", lambda: ask("lock"))
+    monkeypatch.setattr(noded.memory, "status", lambda: {"CapEff": made.capabilities})
     return made
 
 
 def test_memory_is_locked_without_a_limit(limits):
-    assert memlock.lock_memory() is True
+    assert noded.lock_memory() is True
     unlimited = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
     assert limits.asked == [("limit", resource.RLIMIT_MEMLOCK, unlimited), ("lock",)]
 
@@ -575,7 +574,7 @@ def test_a_finite_limit_counts_unless_a_capability_lifts_it(
 ):
     limits.answers["limit"] = ValueError("not allowed")
     limits.capabilities = capabilities
-    assert memlock.lock_memory() is expected
+    assert noded.lock_memory() is expected
     assert (("lock",) in limits.asked) is expected
     assert ("the limit of locked memory" in caplog.text) is not expected
 
@@ -585,12 +584,12 @@ def test_capabilities_that_cannot_be_read_lift_nothing(limits, monkeypatch, erro
     def fail():
         raise error
 
-    monkeypatch.setattr(memlock.memory, "status", fail)
+    monkeypatch.setattr(noded.memory, "status", fail)
     limits.answers["limit"] = OSError("no")
-    assert memlock.lock_memory() is False
+    assert noded.lock_memory() is False
 
 
 def test_memory_that_cannot_be_locked_is_a_warning(limits, caplog):
     limits.answers["lock"] = OSError("too much")
-    assert memlock.lock_memory() is False
+    assert noded.lock_memory() is False
     assert "memory is not locked: too much" in caplog.text

@@ -7,7 +7,7 @@ import types
 
 import pytest
 
-from fakes import clusters
+from fakes import clusters, commands
 from fakes.clocks import FakeClock
 from ganeti import store
 from ganeti.base import errors
@@ -94,7 +94,7 @@ class Starting:
         monkeypatch.setattr(main_program, "_leave_out_numbers", lambda *_args: None)
         monkeypatch.setattr(main_program, "_elect", self._elect)
         monkeypatch.setattr(main_program, "_open_store", self._open)
-        monkeypatch.setattr(main_program.etcd_master, "open_store", self._open_etcd)
+        monkeypatch.setattr(main_program, "open_store", self._open_etcd)
         monkeypatch.setattr(masterd, "MasterDeps", self._deps)
         monkeypatch.setattr(masterd, "build", self._build)
 
@@ -452,3 +452,37 @@ def test_a_new_key_is_used_and_a_damaged_one_is_not(source, caplog):
 @pytest.mark.parametrize("word", ["no", "yes", "only"])
 def test_syslog_has_three_words(word):
     assert common.parse(common.parser("x"), ["--syslog", word]).syslog == word
+
+
+# A wrong environment is one message of each program, and no damaged configuration.
+
+WRONG = [
+    ({"GANETI_ROOTDIR": "/tmp/x"}, "must be set together"),
+    (
+        {"GANETI_ROOTDIR": "/tmp/x", "GANETI_HOSTNAME": "n1"},
+        "wanted an absolute path that ends in 'n1', the value of GANETI_HOSTNAME",
+    ),
+]
+
+
+@pytest.mark.parametrize(("environ", "text"), WRONG)
+@pytest.mark.parametrize("name", ["noded", "confd", "rapi", "standby", "masterd"])
+def test_daemons_end_with_a_message(name, environ, text, monkeypatch, capsys):
+    monkeypatch.setattr("os.environ", environ)
+    monkeypatch.setattr("sys.argv", [f"ganeti-{name}"])
+    main = importlib.import_module(f"ganeti.daemons.mains.{name}").main
+    try:
+        shown = f"{main()} {capsys.readouterr().err}"
+    except SystemExit as end:
+        shown = f"1 {end.code}"
+    assert shown.startswith(f"1 ganeti-{name}: environment")
+    assert text in shown
+    assert "('" not in shown
+
+
+@pytest.mark.parametrize(("environ", "text"), WRONG)
+def test_commands_end_with_a_message(environ, text):
+    done = commands.run("gnt-cluster getmaster", environ=environ)
+    assert done.code == 1
+    assert "error type: environment_error, error details:\nenvironment" in done.err
+    assert text in done.err

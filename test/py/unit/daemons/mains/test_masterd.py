@@ -11,7 +11,7 @@ from ganeti import store
 from ganeti.base.pathutils import Paths
 from ganeti.daemons.mains import masterd
 from ganeti.daemons.masterd.startup import NotMaster
-from ganeti.store.file.database import Database
+from ganeti.store.database import Database
 
 
 def test_a_node_is_not_elected_in_the_name_of_the_recorded_master(tmp_path):

@@ -15,8 +15,8 @@ from ganeti.base.tls import x509
 from ganeti.daemons import common
 from ganeti.daemons.mains import noded, standby
 from ganeti.protocols import ssconf
-from ganeti.protocols.http import lanes, tls
-from ganeti.protocols.rpc import table
+from ganeti.protocols.http import admission, tls
+from ganeti.protocols.rpc import procedure
 from ganeti.store.etcd import parse
 
 SERVERS = parse("etcd://127.0.0.1:1")
@@ -41,8 +41,8 @@ class Opened:
         self.steps, self.args, self.more = [], (), {}
         for module, name in (
             (noded.backend, "load"),
-            (noded.leftovers, "sweep"),
-            (noded.memlock, "lock_memory"),
+            (noded.guest_files, "sweep"),
+            (noded, "lock_memory"),
             (noded, "_load_late_modules"),
         ):
             monkeypatch.setattr(module, name, self._step(name))
@@ -83,7 +83,7 @@ def test_a_node_daemon_is_in_memory_before_it_serves(paths, monkeypatch):
     assert isinstance(app, noded.App)
     assert opened.more["context"] is None
     plan = opened.more["threads"]
-    ordinary = next(lane for lane in plan.lanes if lane.name == table.LANE_ORDINARY)
+    ordinary = next(lane for lane in plan.lanes if lane.name == procedure.LANE_ORDINARY)
     assert (ordinary.threads, ordinary.waiting, ordinary.patience_s) == (3, 9, 10.0)
 
 
@@ -117,7 +117,7 @@ def test_modules_that_are_imported_late_exist():
 )
 def test_urgent_lanes_have_threads_of_their_own(name, threads, waiting):
     (lane,) = [lane for lane in noded.lane_plan(20).lanes if lane.name == name]
-    assert lane == lanes.Lane(name, threads, waiting, 5.0)
+    assert lane == admission.Lane(name, threads, waiting, 5.0)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from ganeti.node import calls as backend
 from ganeti.node.calls import registry, running_calls
 from ganeti.node.calls.membership import master_term
 from ganeti.protocols import ssconf
-from ganeti.protocols.http import lanes, tls
+from ganeti.protocols.http import admission, tls
 
 
 class Everybody:
@@ -58,7 +58,9 @@ def ask(app, path="/version", body=b"[]", method="POST", **environ):
         "CONTENT_LENGTH": str(len(body)),
         "wsgi.input": io.BytesIO(body),
         tls.PEER_KEY: "GOOD",
-        lanes.LANE_KEY: noded.lane_plan(4).lane_of(f"POST {path} HTTP/1.1".encode()),
+        admission.LANE_KEY: noded.lane_plan(4).lane_of(
+            f"POST {path} HTTP/1.1".encode()
+        ),
         **environ,
     }
     data = b"".join(app(environ, lambda status, headers: answers.append(status)))
@@ -247,13 +249,13 @@ def test_a_slow_call_of_a_deposed_master_does_not_act(app, offer):
 def test_the_busy_lane_does_not_act(app, offer):
     acted = []
     offer("instance_start", lambda _node: acted.append(1))
-    status, answer = ask(app, "/instance_start", **{lanes.LANE_KEY: lanes.BUSY})
+    status, answer = ask(app, "/instance_start", **{admission.LANE_KEY: admission.BUSY})
     assert (status, acted) == (503, [])
     assert "ordinary" in answer["message"]
 
 
 def test_a_call_is_served_in_its_own_lane_alone(app):
-    assert ask(app, **{lanes.LANE_KEY: "power"})[0] == 400
+    assert ask(app, **{admission.LANE_KEY: "power"})[0] == 400
 
 
 def test_one_kind_of_disk_cannot_take_all_threads(app, offer):

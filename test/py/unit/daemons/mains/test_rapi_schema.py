@@ -1,4 +1,4 @@
-"""The daemon of the remote API driven by schemathesis from the document that it serves."""
+"""The remote API driven by schemathesis from the document that it serves."""
 
 import collections
 import os
@@ -14,19 +14,22 @@ from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi import checks
 
+from fakes import seeds
+from fakes.clocks import FakeClock
 from fakes.rapi_master import RapiMaster
+from ganeti.base import errors
 from ganeti.base.pathutils import Paths
 from ganeti.base.tls import x509
 from ganeti.daemons import common
 from ganeti.daemons.mains import rapi
-from ganeti.daemons.rapi import openapi, pool
-from ganeti.daemons.rapi.resources.resource_table import RESOURCES
-from ganeti.daemons.rapi.rights import authentication
+from ganeti.daemons.mains.rapi import Settings
+from ganeti.daemons.rapi import authentication, openapi, pool
 from ganeti.protocols.luxi import shared
+from ganeti.protocols.rapi.resource_table import RESOURCES
 
-#: Requests per operation and kind of data. The seed is fixed: a failure repeats.
-EXAMPLES = 3
-SEED = 12
+#: Requests per operation and kind of data, the same in each run of a commit.
+EXAMPLES = seeds.examples(3)
+SEED = seeds.of_tree(seeds.TOP)
 OWNER = HTTPBasicAuth("owner", "pw")
 DOCUMENT = openapi.document()
 COMPONENTS = {"components": DOCUMENT["components"]}
@@ -36,6 +39,7 @@ WAIT = "/2/jobs/[job_id]/wait"
 REFUSED_BY_CONTRACT = (
     "found a number",
     "give either a body or query arguments, not both",
+    "give either 'live' or 'mode', not both",
     "Missing parameter 'fields'",
 )
 
@@ -127,3 +131,67 @@ def test_answers_are_those_of_the_served_document(schema, master, resource, mode
 
     drive()
     assert statuses
+
+
+# The settings of the cluster that the remote API follows.
+
+
+class Master:
+    """Answers `QueryClusterInfo`, or raises ``down``."""
+
+    def __init__(self):
+        self.info, self.down, self.calls = {}, None, 0
+
+    def call(self, method, args=(), *, timeout_s=None):
+        assert (method, args) == ("QueryClusterInfo", ())
+        assert timeout_s == 5
+        self.calls += 1
+        if self.down is not None:
+            raise self.down
+        return self.info
+
+
+@pytest.fixture
+def settings_master():
+    return Master()
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+@pytest.fixture
+def settings(settings_master, clock):
+    return Settings(settings_master, clock)
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_the_setting_of_the_cluster_counts_within_seconds(
+    settings, settings_master, clock, wanted
+):
+    settings_master.info["rapi_require_authentication"] = wanted
+    assert settings.requires_authentication() is wanted
+    settings_master.info["rapi_require_authentication"] = not wanted
+    assert settings.requires_authentication() is wanted
+    assert settings_master.calls == 1
+    clock.now += 5
+    assert settings.requires_authentication() is not wanted
+
+
+def test_a_master_daemon_of_an_earlier_release_goes_on_as_it_was(settings):
+    assert settings.requires_authentication() is False
+
+
+def test_nothing_is_open_before_the_master_daemon_has_answered(
+    settings, settings_master, clock
+):
+    settings_master.down = errors.NoMasterError("/socket")
+    assert settings.requires_authentication() is True
+    settings_master.down = None
+    assert settings.requires_authentication() is True
+    clock.now += 5
+    assert settings.requires_authentication() is False
+    settings_master.down = errors.LuxiTimeoutError("no answer")
+    clock.now += 5
+    assert settings.requires_authentication() is False

@@ -6,6 +6,7 @@ import os
 import pytest
 
 from fakes import clusters
+from fakes import store as fake_store
 from fakes.clocks import FakeClock
 from fakes.processes import FakeRunner
 from ganeti.base import errors
@@ -16,7 +17,7 @@ from ganeti.base.pathutils import Paths
 from ganeti.daemons import common
 from ganeti.daemons.mains import standby
 from ganeti.decisions.quorum import Term
-from ganeti.model.objects import TABLES, Update
+from ganeti.model.objects import Update
 from ganeti.protocols.rpc import Result
 from ganeti.store import choice, open_master
 from ganeti.store.etcd import Servers, parse
@@ -35,17 +36,7 @@ class Site:
         self.paths = Paths(root=str(folder / name), hostname=name)
         for path in (self.paths.data_dir, self.paths.run_dir):
             os.makedirs(path)
-        db = open_master(
-            self.paths.store_db, replicate=None, clock=SystemClock(), node="x"
-        )
-        db.commit(
-            [
-                Update(table, key, record)
-                for table in TABLES
-                for key, record in snapshot.table(table).items()
-            ]
-        )
-        db.close()
+        fake_store.write(self.paths, snapshot)
         self.runner = FakeRunner(daemon_util=FakeRunner.DONE)
         self.standby = standby.Standby(self.paths, SERVERS, FakeClock(), self.runner)
 
@@ -118,7 +109,7 @@ def removed(site, monkeypatch):
         return answers[0]
 
     monkeypatch.setattr(standby.netutils, "owns_address", lambda _address: True)
-    monkeypatch.setattr(standby.cluster_address, "drop", drop)
+    monkeypatch.setattr(standby.address_removal, "drop", drop)
     return removals
 
 
@@ -146,7 +137,7 @@ def attempts(monkeypatch):
         if made.error is not None:
             raise made.error
 
-    monkeypatch.setattr(standby.etcd_failover, "take_over", take_over)
+    monkeypatch.setattr(standby.new_master, "take_over", take_over)
     return made
 
 

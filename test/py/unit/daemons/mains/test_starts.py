@@ -7,24 +7,22 @@ import types
 import pytest
 
 from fakes import clusters
+from fakes import store as fake_store
 from fakes.clocks import FakeClock
 from fakes.rpc import FakeRunner as FakeNodes
 from fakes.rpc import failure
-from ganeti import store
 from ganeti.base import errors
-from ganeti.base.clock import SystemClock
 from ganeti.base.pathutils import Paths
 from ganeti.daemons import common
 from ganeti.daemons.confd import confd_source
 from ganeti.daemons.mains import confd, maintd, masterd, mond
-from ganeti.daemons.masterd import minority, startup
+from ganeti.daemons.masterd import startup
 from ganeti.decisions.quorum import Term
-from ganeti.model.objects import TABLES, Update
 from ganeti.protocols import rpc, ssconf
 from ganeti.protocols.http import server as http_server
 from ganeti.protocols.rpc import Result
 from ganeti.store import choice
-from ganeti.store.copies import known_branches
+from ganeti.store.copies import branches
 
 REAL = Paths(root="", hostname="node1.example.com")
 
@@ -43,17 +41,7 @@ class Site:
             out.write(f"192.0.2.{number} {name}\n")
         with open(self.paths.hmac_key, "w") as out:
             out.write("key\n")
-        db = store.open_master(
-            self.paths.store_db, replicate=None, clock=SystemClock(), node="x"
-        )
-        db.commit(
-            [
-                Update(table, key, record)
-                for table in TABLES
-                for key, record in self.snapshot.table(table).items()
-            ]
-        )
-        db.close()
+        fake_store.write(self.paths, self.snapshot)
         self.master(self.snapshot.nodes[clusters.node_uuid(1)].name)
 
     def master(self, name):
@@ -370,7 +358,7 @@ def test_the_address_of_a_deposed_master_is_removed(site, monkeypatch, caplog, p
             raise problem
         return Result("node_deactivate_master_ip", OWN, fail_msg=problem)
 
-    monkeypatch.setattr(masterd.cluster_address, "drop", drop)
+    monkeypatch.setattr(masterd.address_removal, "drop", drop)
     masterd._drop_address(site.snapshot, site.paths)
     cluster = site.snapshot.cluster
     wanted = masterd.master_ip.parameters(cluster)
@@ -383,7 +371,7 @@ def test_a_stranger_and_a_local_cluster_have_no_address_to_remove(site, monkeypa
     def drop(*_args, **_more):
         pytest.fail("called")
 
-    monkeypatch.setattr(masterd.cluster_address, "drop", drop)
+    monkeypatch.setattr(masterd.address_removal, "drop", drop)
     masterd._drop_address(site.snapshot, Paths(root="/x/n9", hostname="n9"))
     local = clusters.snapshot(nodes=1, master_ip="127.0.0.1")
     masterd._drop_address(local, site.paths)
@@ -519,7 +507,7 @@ def ask(site, monkeypatch):
     def note(opened, answer):
         nodes = FakeNodes(lambda: site.snapshot, {"store_status": answer})
         monkeypatch.setattr(rpc, "NetworkRunner", lambda *_args: nodes)
-        return minority.note(opened, site.paths, N2)
+        return masterd.note_minority(opened, site.paths, N2)
 
     return note
 
@@ -533,7 +521,7 @@ def test_a_newer_copy_is_noted_once(site, ask, caplog):
     opened = Opened(site.snapshot)
     assert ask(opened, status(site)) is False
     (document,) = opened.committed
-    assert document == known_branches.document(N2, DIGEST)
+    assert document == branches.document(N2, DIGEST)
     assert f"the copy of the configuration on {OTHER} is of a master" in caplog.text
     opened.documents[document.table, document.key] = document.data
     assert ask(opened, status(site)) is True
@@ -552,7 +540,7 @@ def test_a_silent_or_unknown_node_has_no_copy_to_note(site, ask, caplog):
     opened = Opened(site.snapshot)
     assert ask(opened, failure("no answer")) is False
     assert f"the copy of {OTHER} was not noted: no answer" in caplog.text
-    assert minority.note(opened, site.paths, "unknown") is False
+    assert masterd.note_minority(opened, site.paths, "unknown") is False
     assert opened.committed == []
 
 
@@ -714,7 +702,9 @@ def test_maintenance_serves_its_status_and_asks_the_master(site, monkeypatch):
         lambda status, metrics: served.append(metrics) or ("app", status),
     )
     monkeypatch.setattr(
-        maintd.metrics, "exposition", lambda call, _room: call("QueryMetrics", [])
+        maintd.maintd_metrics,
+        "exposition",
+        lambda call, _room: call("QueryMetrics", []),
     )
     monkeypatch.setattr(
         maintd.netutils, "service_port", lambda name, default: (name, default)
@@ -858,7 +848,7 @@ def test_monitoring_uses_the_other_signature_after_silence(site, monkeypatch):
     follower = types.SimpleNamespace(refresh=lambda: answers.pop(0), present=kept)
     followed, magics = [], []
     service._heart = types.SimpleNamespace(follow=followed.append)
-    for pause in (5.0, 5.0, float(mond.mond.MOND_CONFIG_TIME_INTERVAL)):
+    for pause in (5.0, 5.0, float(mond._MOND_CONFIG_TIME_INTERVAL)):
         assert service._refresh(follower) == pause
         magics.append(service._magic)
     sha1, sha256 = mond.wire.MAGIC_SHA1, mond.wire.MAGIC_SHA256
@@ -898,7 +888,7 @@ def test_work_that_fails_is_repeated_later(site, monkeypatch, caplog):
     service._is_stopping = Stopping()
     service._repeat("samples", work)
     assert is_done.wait(60)
-    assert waits == [0.0, 7.0, float(mond.mond.MOND_CONFIG_TIME_INTERVAL), 9.0]
+    assert waits == [0.0, 7.0, float(mond._MOND_CONFIG_TIME_INTERVAL), 9.0]
     assert "samples" in caplog.text
 
 

@@ -18,7 +18,7 @@ from ganeti.daemons.masterd import audit
 from ganeti.daemons.masterd.methods import jobs
 from ganeti.daemons.masterd.methods.calls import METHODS
 from ganeti.decisions.jobs import transitions
-from ganeti.decisions.jobs.state import Status
+from ganeti.decisions.jobs.records import Status
 from ganeti.model import opcodes
 from ganeti.protocols.luxi.client import ORIGIN
 

@@ -13,8 +13,7 @@ from fakes.store import FakeStore
 from ganeti.base import errors
 from ganeti.base.constants.instance import CREATION_INSTALLING, CREATION_INTERRUPTED
 from ganeti.base.pathutils import Paths
-from ganeti.daemons.masterd import cluster_facts
-from ganeti.daemons.masterd.duties import interrupted
+from ganeti.daemons.masterd import cluster_facts, service
 from ganeti.daemons.masterd.methods import queries, settings
 from ganeti.master import config
 from ganeti.master.locking import Level, LockManager, Request
@@ -176,10 +175,10 @@ def test_creations_that_a_master_left_behind_are_marked():
     store = FakeStore(clusters.snapshot(extra=[cut, clusters.instance(2)]))
     configuration = config.Config(store, FakeClock())
     whole = store.snapshot().instances[clusters.instance_uuid(2)]
-    interrupted.mark_creations(configuration)
+    service.mark_creations(configuration)
     marked = store.snapshot()
     assert marked.instances[cut.uuid].creation == CREATION_INTERRUPTED
     assert marked.instances[whole.uuid] == whole
     # Nothing is left to mark, so nothing is written.
-    interrupted.mark_creations(configuration)
+    service.mark_creations(configuration)
     assert store.snapshot() is marked

@@ -62,7 +62,7 @@ def test_the_duty_of_the_address_gets_a_removal_before_it_is_made(tmp_path):
         deps, wanted = master.service.deps, []
         name = "node_deactivate_master_ip"
         master.rpc.script[name] = lambda *_: wanted.append(deps.address._is_wanted)
-        deps.rpc.call_one(name, clusters.node_uuid(1), {}, False)
+        deps.rpc.call(name, [clusters.node_uuid(1)], ({}, False))
         assert wanted == [False]
     finally:
         master.stop()

@@ -14,7 +14,7 @@ from fakes.patience import job_status, until
 from ganeti.base import errors
 from ganeti.model import objects
 from ganeti.protocols.luxi import framing
-from ganeti.protocols.rpc.result import Result
+from ganeti.protocols.rpc.procedure import Result
 
 DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0.001, "on_master": True}
 

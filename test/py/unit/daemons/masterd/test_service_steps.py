@@ -10,14 +10,7 @@ import pytest
 from ganeti.base.clock import SystemClock
 from ganeti.base.pathutils import Paths
 from ganeti.daemons.masterd import service
-from ganeti.daemons.masterd.duties import interrupted
-from ganeti.daemons.masterd.methods import (
-    balancing,
-    calls,
-    capacity,
-    maintenance,
-    settings,
-)
+from ganeti.daemons.masterd.methods import automatons, balancing, calls, settings
 
 
 class Part:
@@ -143,11 +136,9 @@ def test_jobs_are_recovered_before_anything_else_looks_at_them(steps, monkeypatc
         config=types.SimpleNamespace(),
     )
     monkeypatch.setattr(
-        interrupted, "mark_creations", lambda config: steps.append(("mark", config))
+        service, "mark_creations", lambda config: steps.append(("mark", config))
     )
-    monkeypatch.setattr(
-        service.callers, "restore_access", lambda *args: steps.append(args)
-    )
+    monkeypatch.setattr(service, "restore_access", lambda *args: steps.append(args))
     distributors = []
     part = Part("distributor", steps)
     part.write_again = "again"
@@ -193,7 +184,7 @@ def test_balancing_has_the_documented_defaults():
         "domain_loads": None,
         "skip_silent": False,
     }
-    assert msgspec.to_builtins(capacity.CapacityRequest()) == {
+    assert msgspec.to_builtins(balancing.CapacityRequest()) == {
         "disk_template": None,
         "memory": None,
         "disk": None,
@@ -228,14 +219,14 @@ FILTER = {
         (settings.replace_filter, FILTER, "ReplaceFilter"),
         (settings.delete_filter, {"key": "x"}, "DeleteFilter"),
         (
-            maintenance.change_maintenance,
+            automatons.change_maintenance,
             {"serial": 1, "state": None, "jobs": []},
             "ChangeMaintenance",
         ),
-        (maintenance.cancel_incident, {"uuid": "u"}, "CancelIncident"),
-        (maintenance.remove_incident, {"uuid": "u"}, "RemoveIncident"),
+        (automatons.cancel_incident, {"uuid": "u"}, "CancelIncident"),
+        (automatons.remove_incident, {"uuid": "u"}, "RemoveIncident"),
         (settings.set_watcher_pause, {"until": None}, None),
-        (maintenance.query_maintenance, {}, None),
+        (automatons.query_maintenance, {}, None),
     ],
 )
 def test_a_request_that_waits_for_a_commit_names_its_change(

@@ -1,12 +1,14 @@
-"""May this node be master: own files, configuration, votes, copies."""
+"""May this node be master: own files, configuration, votes, copies, the store in etcd."""
 
+import threading
 from types import SimpleNamespace
 
 import pytest
 
-from fakes import clusters
+from fakes import clusters, etcd_servers
 from fakes.rpc import FakeRunner
 from ganeti.base import errors
+from ganeti.base.clock import SystemClock
 from ganeti.base.filesystem import files
 from ganeti.base.pathutils import Paths
 from ganeti.base.tls import authority
@@ -14,9 +16,11 @@ from ganeti.daemons.mains import maintd, masterd
 from ganeti.daemons.masterd import startup
 from ganeti.daemons.masterd.startup import Refusal
 from ganeti.decisions.quorum import Term
+from ganeti.model.objects import Update
 from ganeti.protocols.rpc import voting
-from ganeti.protocols.rpc.result import Result
+from ganeti.protocols.rpc.procedure import Result
 from ganeti.protocols.rpc.voting import Count, Verdict
+from ganeti.store.etcd import Claim, open_etcd, parse
 
 ME = "node1.example.com"
 
@@ -293,3 +297,85 @@ def test_a_store_of_another_cluster_is_refused(paths):
     assert f"wanted {ME} with the uuid {clusters.node_uuid(77)}" in text
     assert f"found {own}: this is the store of another cluster" in text
     assert startup.ANOTHER_COPY in text
+
+
+# Beginning as master with the store in etcd, with a real server.
+
+CLOCK = SystemClock()
+
+
+class Site(etcd_servers.Site):
+    """The same, seen from its master, which opens its store."""
+
+    def __init__(self, folder, servers):
+        super().__init__(folder, servers)
+        self.deposed = threading.Event()
+
+    def open(self, paths=None, servers=None):
+        return masterd.open_store(
+            paths or self.paths, CLOCK, servers or self.servers, self.deposed.set
+        )
+
+
+@pytest.fixture
+def site(tmp_path, etcd):
+    return Site(tmp_path, etcd.servers())
+
+
+def test_a_master_leads_and_records_its_term(site):
+    opened, runner = site.open()
+    runner.close()
+    assert opened.term.owner == site.own.uuid
+    assert site.leading() == opened.term
+    assert opened.read("meta", "term") == str(opened.term).encode()
+    opened.close()
+    # It may be started again before another candidate takes over.
+    assert site.leading().owner == site.own.uuid
+    again, runner = site.open()
+    runner.close()
+    assert again.term > opened.term
+    again.close()
+    assert not site.deposed.is_set()
+
+
+def test_the_master_that_has_the_lease_is_named(site):
+    living = open_etcd(site.servers, clock=CLOCK, node=site.other.uuid)
+    with pytest.raises(startup.NotMaster) as caught:
+        site.open()
+    assert caught.value.why is startup.Refusal.NOT_MASTER
+    assert site.other.name in str(caught.value)
+    assert site.other.uuid not in str(caught.value)
+    assert site.leading().owner == site.other.uuid
+    living.close()
+
+
+def test_a_node_that_the_configuration_does_not_name_is_not_master(site):
+    db = open_etcd(site.servers, clock=CLOCK, node=site.other.uuid)
+    cluster = db.snapshot().cluster.replace(master_node=site.other.uuid)
+    db.commit([Update("cluster", "", cluster)])
+    before = db.snapshot().revision
+    db.close()
+    with pytest.raises(startup.NotMaster, match=site.other.name) as caught:
+        site.open()
+    assert caught.value.why is startup.Refusal.FAILED
+    claim = Claim(is_forced=True)
+    db = open_etcd(site.servers, clock=CLOCK, node=site.other.uuid, claim=claim)
+    assert db.snapshot().revision == before
+    db.close()
+
+
+def test_a_stranger_does_not_even_ask_the_servers(site):
+    strange = Paths(root=site.paths.root, hostname="node9.example.com")
+    nowhere = parse("etcd://127.0.0.1:1")
+    with pytest.raises(startup.NotMaster, match=r"node9.* is not a node of the") as no:
+        site.open(strange, nowhere)
+    assert no.value.why is startup.Refusal.FAILED
+
+
+def test_a_master_learns_that_another_one_has_begun(site):
+    opened, runner = site.open()
+    claim = Claim(is_forced=True)
+    newer = open_etcd(site.servers, clock=CLOCK, node=site.other.uuid, claim=claim)
+    assert site.deposed.wait(60)
+    for each in (newer, opened, runner):
+        each.close()

@@ -11,14 +11,14 @@ from fakes.clocks import FakeClock
 from fakes.fuzz_inputs import NAMES
 from fakes.rapi_master import BODIES, CREATE, Browser, RapiMaster
 from ganeti.base import errors
-from ganeti.daemons.rapi import fields, handlers, openapi
+from ganeti.daemons.rapi import handlers, openapi, users
 from ganeti.daemons.rapi.application import Application
-from ganeti.daemons.rapi.model import Body
+from ganeti.daemons.rapi.authentication import Authenticator
 from ganeti.daemons.rapi.pool import Stream
-from ganeti.daemons.rapi.resources import resource_table as resources
-from ganeti.daemons.rapi.rights import users
-from ganeti.daemons.rapi.rights.authentication import Authenticator
 from ganeti.daemons.rapi.waits import Waits
+from ganeti.protocols.rapi import resource_table as resources
+from ganeti.protocols.rapi import row_parts
+from ganeti.protocols.rapi.model import Body
 
 TEXT = """\
 reader pw read
@@ -316,7 +316,7 @@ def test_lists_have_names_and_uris_or_whole_objects(browser):
     ]
     assert browser.send("GET", "/2/jobs")[2] == [{"id": 1, "uri": "/2/jobs/1"}]
     bulk = browser.send("GET", "/2/instances?bulk=1")[2]
-    assert [tuple(each) for each in bulk] == [fields.INSTANCE] * 2
+    assert [tuple(each) for each in bulk] == [row_parts.INSTANCE] * 2
     assert bulk[0]["beparams"] == {
         "maxmem": 512,
         "minmem": 512,
@@ -459,7 +459,7 @@ def test_an_unknown_incident_is_not_found(browser):
 def test_an_unknown_job_has_no_values(browser):
     status, headers, value = browser.send("GET", "/2/jobs/77")
     assert status == 200
-    assert value == dict.fromkeys(fields.JOB) | {"id": 77}
+    assert value == dict.fromkeys(row_parts.JOB) | {"id": 77}
     assert "Retry-After" not in headers
 
 

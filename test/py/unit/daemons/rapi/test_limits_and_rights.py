@@ -2,9 +2,8 @@
 
 import pytest
 
-from ganeti.daemons.rapi import problems
-from ganeti.daemons.rapi.model import Resource
-from ganeti.daemons.rapi.rights import access, throttle
+from ganeti.daemons.rapi import access, authentication, problems
+from ganeti.protocols.rapi.model import Resource
 
 #: Parameters that need the right ``root``: whoever sets one controls nodes. A parameter
 #: that leaves this list gives that control to everybody who may write.
@@ -203,7 +202,7 @@ def test_a_request_concerns_the_objects_that_it_creates(path, ops, paths):
 
 
 def test_events_come_back_at_a_constant_rate():
-    buckets = throttle.Buckets(2, 0.5)
+    buckets = authentication.Buckets(2, 0.5)
     assert buckets.wait_s("a", 100.0) == 0
     buckets.take("a", 100.0)
     assert buckets.wait_s("a", 100.0) == 0
@@ -221,7 +220,7 @@ def test_events_come_back_at_a_constant_rate():
 
 
 def test_keys_are_bounded():
-    buckets = throttle.Buckets(1, 1.0, keys=2)
+    buckets = authentication.Buckets(1, 1.0, keys=2)
     for key in "abc":
         buckets.take(key, 0.0)
     assert [buckets.wait_s(key, 0.0) for key in "abc"] == [0.0, 1.0, 1.0]

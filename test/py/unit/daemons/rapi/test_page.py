@@ -6,10 +6,9 @@ from http import HTTPStatus
 
 import pytest
 
-from ganeti.daemons.rapi import application, openapi
-from ganeti.daemons.rapi.resources import resource_table as resources
-from ganeti.daemons.rapi.rights import access, authentication
+from ganeti.daemons.rapi import access, application, authentication, openapi
 from ganeti.protocols.http import limits, server
+from ganeti.protocols.rapi import resource_table as resources
 
 TOP = pathlib.Path(__file__).resolve().parents[5]
 PAGE = (TOP / "doc/rapi.rst").read_text()

@@ -10,10 +10,10 @@ from fakes.clocks import FakeClock
 from fakes.rapi_master import Browser
 from ganeti.base import errors
 from ganeti.base.clock import SystemClock
+from ganeti.daemons.rapi import users
 from ganeti.daemons.rapi.application import Application
+from ganeti.daemons.rapi.authentication import Authenticator
 from ganeti.daemons.rapi.pool import Pool
-from ganeti.daemons.rapi.rights import users
-from ganeti.daemons.rapi.rights.authentication import Authenticator
 from ganeti.protocols.luxi import Client, client, framing
 from ganeti.protocols.luxi.server import Server
 

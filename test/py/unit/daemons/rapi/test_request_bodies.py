@@ -7,7 +7,7 @@ import pytest
 
 from ganeti.daemons.rapi import request_bodies
 from ganeti.daemons.rapi.problems import Refused
-from ganeti.daemons.rapi.resources import resource_table as resources
+from ganeti.protocols.rapi import resource_table as resources
 
 TABLE = {(each.path, each.method): each for each in resources.RESOURCES}
 INFO = TABLE["/2/info", "GET"]

@@ -4,9 +4,8 @@ import msgspec
 import pytest
 
 from ganeti.base import errors
-from ganeti.decisions.jobs import records, state, transitions
-from ganeti.decisions.jobs.records import encode_value
-from ganeti.decisions.jobs.state import Event
+from ganeti.decisions.jobs import records, transitions
+from ganeti.decisions.jobs.records import Event, encode_value
 from ganeti.master.jqueue import Status
 from ganeti.model import opcodes
 
@@ -293,10 +292,10 @@ TABLE = {
 def test_each_event_leads_where_the_documentation_says(status, event):
     following = TABLE[status.value].get(event.value)
     if following is not None:
-        assert state.advance(status, event).value == following
+        assert records.advance(status, event).value == following
         return
     with pytest.raises(errors.ProgrammerError) as caught:
-        state.advance(status, event)
+        records.advance(status, event)
     text = f"an opcode that is {status.value} cannot {event.value}"
     assert caught.value.args == (text,)
     assert status.is_final is (not TABLE[status.value])

@@ -5,7 +5,7 @@ import itertools
 import msgspec
 import pytest
 
-from ganeti.daemons.masterd import node_death_state
+from ganeti.daemons.masterd import deps
 from ganeti.decisions.repair import limits, node_death
 from ganeti.decisions.repair.journal import Decision
 from ganeti.decisions.repair.limits import Automation, Freeze
@@ -462,7 +462,7 @@ def test_a_node_that_is_back_before_its_repairs_end_blocks_nothing():
     before = site.state
     site.facts["marked"] = (MarkedNode(uuid="node2", name="node2", answers=True),)
     plan = site.round()
-    node_death_state._check(plan.state, plan.jobs, before.marked)
+    deps._check(plan.state, plan.jobs, before.marked)
     assert (len(plan.jobs), plan.state.marked, site.phase) == (1, (), "offline")
     assert plan.state != before
     site.facts["marked"] = ()

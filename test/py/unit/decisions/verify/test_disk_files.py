@@ -1,7 +1,7 @@
 """Disk files that nobody knows, and sizes that are not as recorded."""
 
 from fakes import clusters
-from ganeti.decisions.verify import Report, disk_files
+from ganeti.decisions.verify import Report, storage
 from ganeti.model import objects
 
 N1, N2 = clusters.node_uuid(1), clusters.node_uuid(2)
@@ -34,7 +34,7 @@ def actual(files, *extra):
         shared_file_storage_dir="/srv/ganeti/shared-file-storage",
     )
     report = Report()
-    disk_files.judge(report, snapshot, files)
+    storage.judge_disk_files(report, snapshot, files)
     return [(f.severity, f.code, f.name, f.text) for f in report.take()]
 
 

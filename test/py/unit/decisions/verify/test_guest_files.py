@@ -3,7 +3,7 @@
 import pytest
 
 from fakes import clusters
-from ganeti.decisions.verify import Report, exports, guest_files, node_answer
+from ganeti.decisions.verify import Report, guest_files, node_answer, storage
 
 N1, N2 = clusters.node_uuid(1), clusters.node_uuid(2)
 
@@ -90,7 +90,7 @@ def test_kinds_of_a_later_release_are_ignored_one_by_one():
     assert (wrong, good["exports"]) == ([], {"a": "new"})
     report = Report()
     guest_files.judge(report, snapshot, guests, {N1: good["guest-files"]})
-    exports.judge(report, snapshot, {N1: good["exports"] | {"b": "foreign"}})
+    storage.judge_exports(report, snapshot, {N1: good["exports"] | {"b": "foreign"}})
     lost, left = report.take()
     assert (lost.name, "of its TPM any more" in lost.text) == (second, True)
     assert "/b is no export" in left.text

@@ -9,7 +9,7 @@ import pytest
 from fakes.luxi_master import SUCCESSFUL_OPCODES, FakeMaster
 from ganeti.base import errors
 from ganeti.commands.cli.context import ClientEffects
-from ganeti.devel.burnin import main, probes, settings, steps
+from ganeti.devel.burnin import main, settings, steps
 
 NODES = ("n1.tst", "n2.tst", "n3.tst")
 KNOWN_OS = [["tiny", True, ["default", "quiet"]], ["broken", False, []]]
@@ -91,8 +91,8 @@ def master():
 
 @pytest.fixture(autouse=True)
 def _confd(monkeypatch):
-    monkeypatch.setattr(probes, "client_of", lambda _paths: None)
-    monkeypatch.setattr(probes, "ask_confd", lambda *_: ["ping: answered"])
+    monkeypatch.setattr(main, "client_of", lambda _paths: None)
+    monkeypatch.setattr(main, "ask_confd", lambda *_: ["ping: answered"])
 
 
 def test_every_step_of_mirrored_disks_in_the_documented_order(master):
@@ -389,9 +389,9 @@ def test_answers_of_confd_are_compared(monkeypatch, change, text):
     monkeypatch.undo()
     good = {"master": "n1.tst", "role": 0, "instances": [[{"name": "web.tst"}], []]}
     primaries = {"web.tst": "n1.tst"}
-    assert len(probes.ask_confd(_Answers(**good), "n1.tst", primaries)) == 4
-    with pytest.raises(probes.ProbeError, match=text.replace("[", r"\[")):
-        probes.ask_confd(_Answers(**{**good, **change}), "n1.tst", primaries)
+    assert len(main.ask_confd(_Answers(**good), "n1.tst", primaries)) == 4
+    with pytest.raises(main.ProbeError, match=text.replace("[", r"\[")):
+        main.ask_confd(_Answers(**{**good, **change}), "n1.tst", primaries)
 
 
 class _Page(http.server.BaseHTTPRequestHandler):
@@ -415,12 +415,12 @@ def test_a_guest_is_asked_until_it_answers_its_name():
     try:
         _Page.answers = ["starting\n", "127.0.0.1\nmore"]
         port = server.server_port
-        probes.ask_guest("127.0.0.1", 60, port=port, pause=pauses.append)
+        main.ask_guest("127.0.0.1", 60, port=port, pause=pauses.append)
         assert len(pauses) == 1
         _Page.answers = ["other"]
         times = iter([0.0, 0.0, 5.0])
-        with pytest.raises(probes.ProbeError, match="within 1 seconds, found other"):
-            probes.ask_guest("127.0.0.1", 1, port=port, now=lambda: next(times))
+        with pytest.raises(main.ProbeError, match="within 1 seconds, found other"):
+            main.ask_guest("127.0.0.1", 1, port=port, now=lambda: next(times))
     finally:
         server.shutdown()
         server.server_close()
@@ -430,7 +430,7 @@ def test_a_guest_is_asked_until_it_answers_its_name():
 def test_guests_are_asked_after_each_step_that_leaves_them_running(master, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        probes, "ask_guest", lambda name, wait: asked.append((name, wait))
+        main, "ask_guest", lambda name, wait: asked.append((name, wait))
     )
     run(master, "-o tiny -t file -C --net-timeout 7 web.tst")
     assert set(asked) == {("web.tst", 7)}

@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import json
 import re
+import types
 
 import pytest
 
@@ -12,49 +13,62 @@ from ganeti.base import errors
 from ganeti.decisions.repair import node_death
 from ganeti.decisions.repair.journal import Decision, Entry, Item
 from ganeti.decisions.repair.node_lives import Death, Phase
-from ganeti.devel.drill import proof, report, runner, scenarios, session, site, witness
-from ganeti.devel.drill.proof import Boot
-from ganeti.devel.drill.report import Result
+from ganeti.devel.drill import runner, scenarios, site, witness
+from ganeti.devel.drill.runner import Result
+from ganeti.devel.drill.witness import Boot
 from ganeti.devel.vcluster import layout as lay
 
 ID = "1907cdfc-0acf-440c-8886-88e05502d20e"
 
 
 def sector(text):
-    return text.encode().ljust(proof.SECTOR, b"\0")
+    return text.encode().ljust(witness.SECTOR, b"\0")
 
 
 # Proof
 def test_boots_are_read_until_the_first_empty_sector():
     data = sector(f"{ID} 7 0\n") + sector(f"{ID} 12 7\n") + sector("") + sector("x")
-    assert proof.parse(data) == (Boot(ID, 7, 0), Boot(ID, 12, 7))
-    assert proof.parse(b"") == ()
+    assert witness.parse_boots(data) == (Boot(ID, 7, 0), Boot(ID, 12, 7))
+    assert witness.parse_boots(b"") == ()
 
 
 @pytest.mark.parametrize("line", [f"{ID} 7", f"{ID} -1 0", "7 7 7", f"{ID} {9**20} 0"])
 def test_a_sector_of_another_form_is_no_proof(line):
     with pytest.raises(errors.OpExecError, match=r"sector 1 of the disk .* found b"):
-        proof.parse(sector(f"{ID} 7 0") + sector(line))
+        witness.parse_boots(sector(f"{ID} 7 0") + sector(line))
 
 
 def test_a_boot_that_counts_on_after_the_next_one_began_ran_beside_it():
     one_after_another = (Boot("a", 7, 0), Boot("b", 12, 7), Boot("c", 3, 12))
-    assert proof.overlap(one_after_another) == ""
+    assert witness.overlap(one_after_another) == ""
     beside = (Boot("a", 7, 0), Boot("b", 13, 7), Boot("c", 3, 12))
-    assert "boot 2 counted to 13, but to 12 when boot 3 began" in proof.overlap(beside)
+    assert "boot 2 counted to 13, but to 12 when boot 3 began" in witness.overlap(
+        beside
+    )
+
+
+# Faults
+def test_faults_of_the_master_are_made_on_the_master(cluster):
+    """Each other one is made where the guest runs."""
+    victims = {name: each.victim(cluster) for name, each in scenarios.DRILLS.items()}
+    assert set(victims.values()) == {cluster.master, cluster.node}
+    assert {name for name, node in victims.items() if node == cluster.master} == {
+        *("master-ahead", "master-behind", "master-freeze", "master-frozen"),
+        *("master-full", "master-cut", "two-masters", "minority"),
+    }
 
 
 # Report
 def test_percentiles_are_measured_values():
-    assert report.percentile([5.0], 95) == 5.0
-    assert report.percentile([float(n) for n in range(30, 0, -1)], 95) == 29.0
-    assert report.percentile([1.0, 2.0], 50) == 1.0
+    assert runner.percentile([5.0], 95) == 5.0
+    assert runner.percentile([float(n) for n in range(30, 0, -1)], 95) == 29.0
+    assert runner.percentile([1.0, 2.0], 50) == 1.0
 
 
 def test_a_summary_without_recoveries_has_no_percentiles():
-    counts = report.summary([Result(drill="lie", round=1, node="n", problems=("x",))])
+    counts = runner.summary([Result(drill="lie", round=1, node="n", problems=("x",))])
     assert counts["p95_s"] is None
-    assert report.summary_text(counts) == "1 drills, 1 failed"
+    assert runner.summary_text(counts) == "1 drills, 1 failed"
 
 
 # Trials
@@ -92,6 +106,7 @@ class FakeSite:
         )
         self.master, self.node = self.layout.nodes[0], self.layout.nodes[3]
         self.control = FakeControl(self)
+        self.faults = self
         self.acts = []
         self.on_disk = [Boot("a", 5, 0)]
         self.is_on = True
@@ -167,9 +182,6 @@ class FakeSite:
     def cut(self, node, others):
         names = ",".join(other.short for other in others)
         self.acts.append(f"cut {node.short} {names}")
-
-    def others(self, node):
-        return [other for other in self.layout.nodes if other != node]
 
     def boots(self):
         return tuple(self.on_disk)
@@ -428,13 +440,6 @@ def played(monkeypatch):
     """Play results of the test instead of drills; return their names and the output."""
     names, lines = [], []
 
-    class Fake:
-        def __init__(self, *_args):
-            pass
-
-        def prepared(self):
-            return contextlib.nullcontext()
-
     def results(_site, wanted, rounds):
         for number in range(rounds):
             for name in wanted:
@@ -448,11 +453,12 @@ def played(monkeypatch):
                     problems=problems,
                 )
 
-    monkeypatch.setattr(session, "Site", Fake)
-    monkeypatch.setattr(session, "_results", results)
+    monkeypatch.setattr(runner, "Site", lambda *_args: None)
+    monkeypatch.setattr(runner, "prepared", contextlib.nullcontext)
+    monkeypatch.setattr(runner, "_results", results)
 
     def run(args):
-        return session.run(args, lambda: (None, None), lines.append)
+        return runner.run_drills(args, lambda: (None, None), lines.append)
 
     return run, names, lines
 
@@ -541,6 +547,117 @@ def test_files_of_drills_are_removed_with_the_cluster(tmp_path):
         monitoring=True,
     )
     (tmp_path / "state" / "drill").mkdir(parents=True)
-    site.Site(layout, None).lie(hold=True)
+    site.Site(layout, None).faults.lie(hold=True)
     assert len(list((tmp_path / "state" / "drill").iterdir())) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
+
+
+# The settings of the cluster
+TAG = "ganeti:watcher:autorepair:failover"
+
+
+class Recorded(site.Site):
+    """A site that records the commands; its master daemon remembers no death."""
+
+    def __init__(self, folder, **info):
+        wanted = {"isolated": True, "network": "10.9", "bindir": "/b"}
+        layout = lay.plan(str(folder), count=4, monitoring=True, **wanted)
+        super().__init__(layout, None)
+        self.info = {
+            "enabled_hypervisors": ["kvm"],
+            "tags": [],
+            "automation_limits": {"fenced-per-hour": 3.0, "moved-share": 2.5},
+            "node_death": False,
+            "ndparams": {"oob_program": "/usr/lib/oob"},
+        } | info
+        self.faults = types.SimpleNamespace(
+            write_helper=lambda: "/helper", mend=lambda: None
+        )
+        self.listed = "node1 Y N\nnode2 N Y\nnode3 - N\n"
+        self.place = "node1"
+        self.commands = []
+        self.broken = ""
+
+    @property
+    def master(self):
+        return self.layout.nodes[0]
+
+    def call(self, method, *args, **_options):
+        assert (method, args) == ("QueryNodeDeaths", (False,))
+        return {"state": {}}
+
+    def run(self, *words):
+        line = " ".join(words)
+        if line == "gnt-cluster info --json":
+            return json.dumps(self.info)
+        if "list" in words:
+            return self.listed if "gnt-node" in words else f"{self.place} running\n"
+        self.commands.append(line)
+        if self.broken and self.broken in line:
+            raise errors.OpExecError(line)
+        return ""
+
+
+BEGIN = "gnt-cluster modify --node-parameters=oob_program=/helper"
+GUEST = "drill.vc.test"
+CREATION = (
+    "gnt-instance add --no-install --no-start --no-nics -t sharedfile -s 1m"
+    " -o tiny+default -B memory=96m -n node4"
+    f" -H kvm:kernel_args=quiet tiny.record=/dev/vda tiny.heartbeat=no {GUEST}"
+)
+START = f"gnt-instance startup {GUEST}"
+END = (
+    "gnt-cluster modify --node-death={} --automation-limits={}"
+    " --node-parameters=oob_program=/usr/lib/oob"
+)
+REMOVAL = f"gnt-instance remove -f --shutdown-timeout=0 {GUEST}"
+
+
+@pytest.mark.parametrize("broken", ["", "gnt-instance remove", "gnt-instance startup"])
+@pytest.mark.parametrize(
+    ("info", "switch", "limits", "tagged"),
+    [
+        ({}, "no", "fenced-per-hour=3,moved-share=2.5,-quiet-time", True),
+        (
+            {"tags": [TAG], "node_death": True, "automation_limits": {}},
+            *("yes", "-fenced-per-hour,-quiet-time", False),
+        ),
+    ],
+)
+def test_settings_are_those_of_before_when_drills_end(
+    tmp_path, info, switch, limits, tagged, broken
+):
+    made = Recorded(tmp_path, **info)
+    made.broken = broken
+    is_refused = broken.endswith("startup")
+    ends = pytest.raises(errors.OpExecError) if is_refused else contextlib.nullcontext()
+    with ends, site.prepared(made):
+        made.commands.append("drills")
+    assert made.commands == [
+        *(BEGIN, *[f"gnt-cluster add-tags {TAG}"] * tagged, CREATION, START),
+        *["drills"] * (not is_refused),
+        *(END.format(switch, limits), *[f"gnt-cluster remove-tags {TAG}"] * tagged),
+        REMOVAL,
+    ]
+
+
+def test_a_cluster_without_kvm_is_left_alone(tmp_path):
+    made = Recorded(tmp_path, enabled_hypervisors=["xen-pvh"])
+    kvm = pytest.raises(errors.OpPrereqError, match="needs the hypervisor kvm")
+    with kvm, site.prepared(made):
+        pass
+    assert made.commands == []
+
+
+@pytest.mark.parametrize(("place", "moves"), [("node1", True), ("node2", False)])
+def test_nodes_come_back_as_a_person_brings_them(tmp_path, place, moves):
+    made = Recorded(tmp_path)
+    made.place = place
+    made.take_back()
+    assert made.commands == [
+        "gnt-node modify --node-powered=yes node2",
+        "gnt-node modify --offline=no --force node2",
+        "gnt-node modify --node-powered=yes node3",
+        "gnt-cluster modify --node-death=no",
+        *[f"gnt-instance migrate -f -n node4 {GUEST}"] * moves,
+    ]

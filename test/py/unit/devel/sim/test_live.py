@@ -123,6 +123,40 @@ def test_a_node_may_have_no_helper(word):
 
 
 @pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({"powered": False}, {"powered": False}),
+        ({"powered": True}, {"powered": True}),
+        ({"offline": True}, {"offline": True, "drained": False}),
+        ({"drained": True}, {"offline": False, "drained": True}),
+        ({"master_capable": False}, {"master_capable": False, "vm_capable": True}),
+        # Missing values have defaults.
+        ({"ctotal": None}, {"cpus": 16}),
+        ({"dfree": None}, {"disk_mib": 1024 * 1024}),
+        ({"mnode": None}, {"own_memory_mib": 0, "memory_mib": 8192}),
+        ({"mtotal": None}, {"own_memory_mib": 500, "memory_mib": 32768}),
+    ],
+)
+def test_the_state_of_a_node_is_taken_over(changes, wanted):
+    (node,) = read([NODE | changes], []).description.nodes
+    assert {name: getattr(node, name) for name in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    ("changes", "note"),
+    [
+        ({"mtotal": None}, "node1.example.com does not report its memory; "),
+        ({"mtotal": None, "offline": True}, ""),
+        ({"mtotal": None, "vm_capable": False}, ""),
+    ],
+)
+def test_a_missing_memory_is_noted(changes, note):
+    notes = read([NODE | changes], []).notes
+    assert len(notes) == bool(note)
+    assert note in "".join(notes)
+
+
+@pytest.mark.parametrize(
     ("place", "store"), [("file", "file"), ("etcd https://192.0.2.1:2379", "etcd")]
 )
 def test_the_place_of_the_store_is_known(place, store):

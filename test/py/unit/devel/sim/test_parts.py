@@ -16,6 +16,7 @@ from ganeti.devel.sim.description import (
 from ganeti.devel.sim.hardware import Guest, Hardware, Machine
 from ganeti.devel.sim.master import Master
 from ganeti.devel.sim.scheduler import Scheduler
+from ganeti.master.config import checks
 from ganeti.model.objects import Update
 
 NODES = tuple(NodeDescription(name=f"node{n}") for n in (1, 2, 3))
@@ -198,6 +199,26 @@ def test_a_description_that_does_not_fit_is_refused(changes, error):
         description.snapshot(described, 0.0)
 
 
+def test_the_configuration_of_a_described_cluster_has_no_problems():
+    mirrors = [
+        InstanceDescription(
+            name=f"web{number}",
+            primary="node1",
+            secondary="node2",
+            disks_mib=(1024, 1024, 1024),
+        )
+        for number in (1, 2)
+    ]
+    alone = InstanceDescription(name="web3", primary="node1", template="plain")
+    described = ClusterDescription(
+        nodes=(NodeDescription(name="node1"), NodeDescription(name="node2")),
+        instances=(*mirrors, alone),
+    )
+    made = description.snapshot(described, 0.0)
+    assert checks.verify(made) == []
+    assert made.cluster.highest_used_port == 11005
+
+
 def test_a_malformed_description_is_refused():
     with pytest.raises(errors.OpPrereqError, match="description of a cluster"):
         description.read(b'{"nodes": [{"name": 5}]}')
@@ -278,6 +299,43 @@ def test_a_second_candidate_may_die_while_the_first_one_is_held():
     lines = [str(line) for line in report.lines]
     assert any(line.endswith("node node3: is offline") for line in lines), lines
     assert not any("node node2: is offline" in line for line in lines)
+
+
+def test_answers_about_instances_follow_each_change():
+    """Only changed instances are computed again, unless others have a part in them."""
+    db = InstanceDescription(name="db1", primary="node1", template="plain")
+    simulation = Simulation(ClusterDescription(nodes=NODES, instances=(WEB, db)), [])
+    simulation._start_master()
+    master, data, asked = simulation._people.master, simulation._data, []
+    question = ("instance", ["name", "pnode", "pnode.group", "tags"], None)
+    answer = master._answer
+
+    def note(method, args):
+        asked.append(args[2])
+        return answer(method, args)
+
+    master._answer = note
+    only_web = ["|", ["==", "name", "web1"]]
+    try:
+        for table, changes, computed in (
+            ("instances", {}, [None, None]),
+            ("instances", {"tags": ("a",)}, [only_web]),
+            ("nodegroups", {"name": "rack"}, [None, None]),
+            ("nodes", {"name": "node9"}, [None, None]),
+            ("instances", {"name": "web2"}, [None, None]),
+        ):
+            records = getattr(data.snapshot, table).values()
+            record = next(r for r in records if r.name in ("web1", "default", "node2"))
+            update = [Update(table, record.uuid, record.replace(**changes))]
+            data.take(update, data.snapshot.apply(update))
+            asked.clear()
+            assert master.call("Query", question) == answer("Query", question)
+            assert asked == computed, (table, changes)
+            # Nothing has changed since.
+            assert master.call("Query", question) == answer("Query", question)
+            assert asked == computed
+    finally:
+        simulation._scheduler.close()
 
 
 def test_a_waiting_repair_costs_few_looks(monkeypatch):

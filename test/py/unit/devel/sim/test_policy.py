@@ -3,7 +3,7 @@
 import pytest
 
 from ganeti.base import errors
-from ganeti.commands.cluster.automatons.automation_table import DUTIES as DUTY_OPTIONS
+from ganeti.commands.cluster.further_rows import DUTIES as DUTY_OPTIONS
 from ganeti.decisions.repair import limits
 from ganeti.devel.sim import policy
 from ganeti.devel.sim.description import (

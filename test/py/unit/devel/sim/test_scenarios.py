@@ -1,4 +1,4 @@
-"""Each scenario folder plays as recorded, and breaks no rule.
+"""Each scenario folder plays as recorded, and breaks no rule; nor do random simulations.
 
 ``RECORD_SIMULATIONS=1`` writes the logs again; read them as part of the change.
 """
@@ -66,3 +66,17 @@ def test_each_sentence_of_the_documents_is_shown_by_what_exists():
 def test_rounds_that_are_skipped_would_have_decided_nothing():
     for name, (text, _broken) in simulations.apart("whole", *NAMES[::25]).items():
         assert text == simulations.expected(name), name
+
+
+# No rule of automatons is broken in 200 random simulations.
+#
+# ``test/bench/run simulations --seeds N..N`` plays a seed that fails, and shows it.
+
+SEEDS = 200
+SEEDS_OF_ONE_TEST = 50
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_OF_ONE_TEST))
+def test_random_runs(first):
+    assert not simulations.apart("seeds", first, first + SEEDS_OF_ONE_TEST)

@@ -2,14 +2,16 @@
 
 import itertools
 import json
+import os
 import pathlib
+import subprocess
+import sys
 
 import jsonschema
 import pytest
 
 from fakes import commands
 from fakes.luxi_master import FakeMaster
-from ganeti.devel.sim import apart
 from ganeti.devel.sim import command as simulate
 from ganeti.devel.sim.simulation import Report
 
@@ -95,7 +97,7 @@ class Master(FakeMaster):
 
 def run(line, master=None, **options):
     words = ["gnt-cluster", "simulate", *line]
-    return commands.run(words, master or Master(), **options)
+    return commands.run(words, master or Master(), table=simulate.PROGRAM, **options)
 
 
 @pytest.fixture
@@ -103,13 +105,18 @@ def idle(monkeypatch):
     """Simulations in which nothing happens; their requests."""
     requests = []
 
-    def play(request, _seed, on_progress):
-        requests.append(request)
-        for part in range(1, 101):
-            on_progress(request.seconds * part / 100)
-        return Report(lines=(), instances=(), count=2, problems=(), seconds=1.0)
+    class Idle:
+        def __init__(self, description, events, *, begin):
+            assert begin
+            self.description, self.events = description, events
+            requests.append(self)
 
-    monkeypatch.setattr(apart, "play", play)
+        def run(self, seconds, on_progress):
+            for part in range(1, 101):
+                on_progress(seconds * part / 100)
+            return Report(lines=(), instances=(), count=2, problems=(), seconds=1.0)
+
+    monkeypatch.setattr(simulate, "Simulation", Idle)
     return requests
 
 
@@ -211,7 +218,6 @@ WRONG = {
     "--event 2h,thaw": "wanted a time before the horizon of 2:00:00, found 2:00:00",
     "--horizon soon": "--horizon: wanted a time from 1s to 30d, such as 90m, found",
     "--horizon 0": "--horizon: wanted a time from 1s to 30d, such as 90m, found '0'",
-    "--seed -1": "--seed: wanted 0 to 4294967295, found -1",
     "--policy speed=1": "--policy: wanted one of node-death=yes|no, ",
     "--policy /absent": "wanted KEY=VALUE or a file, found '/absent': No such file",
     "--policy repair:instance:web9=none": "web9 is no instance of the cluster",
@@ -260,8 +266,40 @@ def test_progress_is_shown_on_a_terminal_after_two_seconds(tty):
 
 
 def test_a_failure_of_the_simulator_is_reported_without_a_traceback(monkeypatch):
-    monkeypatch.setattr(apart, "_PROGRAM", "raise SystemExit(1)")
+    monkeypatch.setattr(simulate, "Simulation", None)
     done = run(["--horizon", "1m"])
     assert (done.code, done.out) == (1, "")
-    assert "its process ended without a result" in done.err
+    assert "TypeError" in done.err
     assert "Traceback" not in done.err
+
+
+def test_the_command_becomes_the_simulator_with_the_same_words_and_the_seed(
+    monkeypatch,
+):
+    """Its help and its errors are those of the same row of the table."""
+    started = []
+
+    class Replaced(Exception):
+        pass
+
+    def execve(program, words, environ):
+        started.append((program, words, environ))
+        raise Replaced
+
+    monkeypatch.setattr(os, "execve", execve)
+    words = ["gnt-cluster", "simulate", "--seed", "7", "--horizon", "soon"]
+    monkeypatch.setattr(sys, "argv", words)
+    assert commands.run(words, environ={"LANG": "C"}).code == 1
+    ((program, given, environ),) = started
+    assert environ == {"LANG": "C", "PYTHONHASHSEED": "7"}
+    done = subprocess.run(
+        [program, *given[1:]], capture_output=True, check=False, text=True
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "--horizon: wanted a time from 1s to 30d, such as 90m" in done.stderr
+
+
+def test_a_seed_that_python_does_not_take_is_refused():
+    done = commands.run("gnt-cluster simulate --seed -1")
+    assert (done.code, done.out) == (1, "")
+    assert "--seed: wanted 0 to 4294967295, found -1" in done.err

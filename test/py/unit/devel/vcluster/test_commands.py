@@ -7,6 +7,7 @@ import pytest
 
 from ganeti.base import errors
 from ganeti.base.pathutils import Paths
+from ganeti.devel.drill import runner
 from ganeti.devel.vcluster import (
     agent,
     commands,
@@ -14,7 +15,7 @@ from ganeti.devel.vcluster import (
     isolation,
     lifecycle,
     network,
-    power,
+    nodes,
     serial,
 )
 from ganeti.devel.vcluster import layout as lay
@@ -122,6 +123,20 @@ def test_commands_about_nodes(
     assert capsys.readouterr() == (output, "")
 
 
+def test_a_drill_has_its_numbers_from_the_command_line(run, monkeypatch):
+    wanted = {"drills": ["kill"], "rounds": 2, "pairs": 3, "seed": 4, "goal": 5.5}
+    seen = []
+    monkeypatch.setattr(
+        runner, "run_drills", lambda args, *_more: seen.append(vars(args)) or 0
+    )
+    numbers = ("--rounds=2", "--pairs=3", "--seed=4", "--goal=5.5")
+    assert run("drill", "kill", *numbers) == 0
+    assert run("drill") == 0
+    defaults = {"drills": [], "rounds": 1, "pairs": 0, "seed": 0, "goal": None}
+    for actual, expected in zip(seen, (wanted, defaults), strict=True):
+        assert {name: actual[name] for name in expected} == expected
+
+
 @pytest.mark.usefixtures("layout")
 def test_a_start_with_trouble_warns(run, control, capsys):
     control.warning = "ganeti-mond did not start"
@@ -162,7 +177,7 @@ def test_power_is_switched_here_or_by_the_agent(
     run, tmp_path, monkeypatch, capsys, words, action
 ):
     make(tmp_path, monkeypatch)
-    monkeypatch.setattr(power, "act", lambda _l, _c, *rest: f"here {rest}\n")
+    monkeypatch.setattr(nodes, "power_act", lambda _l, _c, *rest: f"here {rest}\n")
     assert run(*words.split()) == 0
     assert capsys.readouterr() == (f"here {(action, 'node2')}\n", "")
     make(tmp_path, monkeypatch, isolated=True)

@@ -80,9 +80,24 @@ except KeyboardInterrupt:
 """
 
 
-def test_a_dropped_interrupt_is_sent_again_and_not_printed():
+#: The interrupt that is sent again arrives while the hook still starts the thread.
+EARLY = DROPPED.replace(
+    "try:",
+    """
+import threading
+start = threading.Thread.start
+def started(thread):
+    start(thread)
+    signal.raise_signal(signal.SIGINT)
+threading.Thread.start = started
+try:""",
+)
+
+
+@pytest.mark.parametrize("program", [DROPPED, EARLY])
+def test_a_dropped_interrupt_is_sent_again_and_not_printed(program):
     done = subprocess.run(
-        [sys.executable, "-c", DROPPED],
+        [sys.executable, "-c", program],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,

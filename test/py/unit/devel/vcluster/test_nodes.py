@@ -13,15 +13,14 @@ from fakes.processes import FakeRunner
 from ganeti.base import errors
 from ganeti.devel.vcluster import (
     agent,
+    commands,
     create,
     etcd,
     isolation,
     network,
     nodes,
-    power,
     processes,
     serial,
-    status,
 )
 from ganeti.devel.vcluster import layout as lay
 from ganeti.devel.vcluster.processes import Process
@@ -314,10 +313,10 @@ class Switch:
 )
 def test_the_power_switch(simple, action, is_on, output, done):
     switch = Switch(is_on)
-    assert power.act(simple, switch, action, "node2") == output
+    assert nodes.power_act(simple, switch, action, "node2") == output
     assert switch.done == [(step, "node2") for step in done]
     with pytest.raises(errors.OpPrereqError, match="node9"):
-        power.act(simple, switch, action, "node9")
+        nodes.power_act(simple, switch, action, "node9")
 
 
 def test_the_agent_answers_and_cycles_nodes_that_ask_for_it(simple):
@@ -398,7 +397,7 @@ def test_a_status_has_the_paths_and_processes_of_each_node(simple, machine):
     made_control, _runner = control(simple)
     with open(f"{simple.directory}/state/node3.vc.test.off", "w"):
         pass
-    report = status.collect(simple, made_control)
+    report = commands.collect_status(simple, made_control)
     assert report["master"] == "node2.vc.test"
     assert (report["isolated"], report["bridge"]) == (False, None)
     assert report["cluster"] == {"name": "cluster.vc.test", "address": "127.9.0.1"}
@@ -423,7 +422,7 @@ def test_a_status_has_the_paths_and_processes_of_each_node(simple, machine):
     }
     assert (first["ports"]["sshd"], first["pid"]) == (2022, None)
     assert first["processes"][0] == {"pid": 41, "name": "sshd"}
-    lines = status.format_table(report).splitlines()
+    lines = commands.format_status(report).splitlines()
     assert lines[0] == f"cluster.vc.test (127.9.0.1) in {simple.directory}, simple"
     running = "ganeti-noded x2, sshd"
     assert lines[1:] == [
@@ -432,7 +431,7 @@ def test_a_status_has_the_paths_and_processes_of_each_node(simple, machine):
         f"node3.vc.test            127.9.0.13             OFF {running}",
     ]
     report["nodes"][0]["processes"] = []
-    assert status.format_table(report).splitlines()[1].endswith("on  nothing runs")
+    assert commands.format_status(report).splitlines()[1].endswith("on  nothing runs")
 
 
 # Network
@@ -664,7 +663,7 @@ def test_a_cluster_is_initialised_with_small_instances(tmp_path, is_isolated):
         }
     }
     assert options.beparams == {"maxmem": 128, "minmem": 128, "vcpus": 1}
-    link = "br0" if is_isolated else create.network.USER_NETWORK
+    link = "br0" if is_isolated else create.misc.USER_NETWORK
     assert options.nicparams == {"mode": "bridged", "link": link}
     assert options.ndparams == {
         "ssh_port": 22 if is_isolated else 2022,

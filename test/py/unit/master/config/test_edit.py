@@ -7,7 +7,8 @@ from fakes.patience import until
 from fakes.store import MemoryBackend, open_memory
 from ganeti.base import errors
 from ganeti.master import config
-from ganeti.model.objects import Disk, FilterRule, Network
+from ganeti.master.config import topology
+from ganeti.model.objects import Disk, FilterRule, Network, Update
 
 NODE1 = "8d0a1b62-7c11-4c43-9a3e-11aa22bb3301"
 NODE2 = "8d0a1b62-7c11-4c43-9a3e-11aa22bb3302"
@@ -44,7 +45,7 @@ def add_network(conf):
         name="lan", network="192.0.2.8/29", gateway="192.0.2.9", uuid="net", serial_no=1
     )
     with conf.edit("job-1") as edit:
-        edit.add_network(config.AddressPool.fresh(network).result())
+        topology.add_network(edit, config.AddressPool.fresh(network).result())
         for group in edit.snapshot.nodegroups.values():
             edit.update(group.replace(networks={"net": {}}))
 
@@ -89,7 +90,7 @@ def test_a_name_in_use_is_refused(conf):
         pytest.raises(errors.ConfigurationError, match="already exists"),
         conf.edit("job-1") as edit,
     ):
-        edit.add_node(edit.snapshot.nodes[NODE1])
+        topology.add_node(edit, edit.snapshot.nodes[NODE1])
 
 
 def test_every_edit_counts_once_at_the_top(conf):
@@ -117,25 +118,25 @@ def test_a_failed_edit_changes_nothing_and_the_next_one_works(conf, backend):
 def test_nodes_come_and_go(conf):
     node = conf.snapshot().nodes[NODE2].replace(uuid="n3", name="node3", serial_no=7)
     with conf.edit("job-1") as edit:
-        added = edit.add_node(node)
+        added = topology.add_node(edit, node)
     assert (added.serial_no, added.ctime, serial(conf)) == (1, NOW, 5)
     assert "n3" in conf.snapshot().nodes_in_group(GROUP)
     with conf.edit("job-1") as edit:
-        edit.remove_node("n3")
+        topology.remove_node(edit, "n3")
     assert (serial(conf), "n3" in conf.snapshot().nodes) == (6, False)
     for uuid, text in ((NODE1, "is the master"), (NODE2, "still has 1 instances")):
         with (
             pytest.raises(errors.ConfigurationError, match=text),
             conf.edit("job-1") as edit,
         ):
-            edit.remove_node(uuid)
+            topology.remove_node(edit, uuid)
 
 
 def test_groups_come_and_go_and_nodes_move(conf):
     with conf.edit("job-1") as edit:
         group = edit.snapshot.nodegroups[GROUP].replace(uuid="g2", name="rack2")
-        edit.add_group(group)
-        edit.assign_nodes({NODE2: "g2", NODE1: GROUP})
+        topology.add_group(edit, group)
+        topology.assign_nodes(edit, {NODE2: "g2", NODE1: GROUP})
     now = conf.snapshot()
     assert now.nodes_in_group("g2") == {NODE2}
     assert (now.nodes[NODE2].serial_no, now.nodes[NODE1].serial_no) == (2, 1)
@@ -145,12 +146,12 @@ def test_groups_come_and_go_and_nodes_move(conf):
         pytest.raises(errors.ConfigurationError, match="1 nodes"),
         conf.edit("x") as edit,
     ):
-        edit.remove_group("g2")
+        topology.remove_group(edit, "g2")
     with conf.edit("x") as edit:
-        edit.assign_nodes({NODE2: GROUP})
-        edit.remove_group("g2")
+        topology.assign_nodes(edit, {NODE2: GROUP})
+        topology.remove_group(edit, "g2")
         with pytest.raises(errors.ConfigurationError, match="still has 2 nodes"):
-            edit.remove_group(GROUP)
+            topology.remove_group(edit, GROUP)
 
 
 def test_ports_come_from_the_pool_first(conf):
@@ -216,20 +217,6 @@ def test_attaching_and_detaching_renumbers_disks(conf):
     assert 11000 in now.cluster.tcpudp_port_pool
 
 
-def test_state_changes_count_only_when_something_changes(conf):
-    with conf.edit("job-1") as edit:
-        edit.set_instance_state(WEB1, admin_state="up", disks_active=True)
-    assert conf.snapshot().instances[WEB1].serial_no == 2
-    with conf.edit("job-1") as edit:
-        edit.set_instance_state(WEB1, admin_state="down", admin_state_source="user")
-    now = conf.snapshot().instances[WEB1]
-    assert (now.serial_no, now.admin_state, now.admin_state_source) == (
-        3,
-        "down",
-        "user",
-    )
-
-
 def test_a_new_primary_node_does_not_count(conf):
     with conf.edit("job-1") as edit:
         edit.set_primary_node(WEB1, NODE2)
@@ -258,14 +245,16 @@ def test_the_candidate_pool_is_filled_from_eligible_nodes(conf):
         for number, flags in enumerate(
             ({}, {"offline": True}, {"master_capable": False})
         ):
-            edit.add_node(base.replace(uuid=f"n{number}", name=f"n{number}", **flags))
+            topology.add_node(
+                edit, base.replace(uuid=f"n{number}", name=f"n{number}", **flags)
+            )
         before = edit.snapshot.cluster.serial_no
-        promoted = edit.fill_candidate_pool()
+        promoted = topology.fill_candidate_pool(edit)
         assert [node.uuid for node in promoted] == ["n0"]
         assert edit.snapshot.cluster.serial_no == before + 1
-        assert edit.fill_candidate_pool() == []
-        assert edit.fill_candidate_pool([NODE2]) == []
-        assert config.candidate_pool.pool_state(edit.snapshot) == (3, 3, 3)
+        assert topology.fill_candidate_pool(edit) == []
+        assert topology.fill_candidate_pool(edit, [NODE2]) == []
+        assert topology.pool_state(edit.snapshot) == (3, 3, 3)
 
 
 def test_addresses_follow_the_nics(conf):
@@ -335,17 +324,17 @@ def test_filters_are_put_and_deleted(conf):
         uuid="f1",
     )
     with conf.edit("x") as edit:
-        edit.put_filter(rule)
-        edit.put_filter(rule.replace(priority=2))
+        edit.put(Update("filters", "f1", rule))
+        edit.put(Update("filters", "f1", rule.replace(priority=2)))
     assert conf.snapshot().filters["f1"].priority == 2
     with conf.edit("x") as edit:
-        edit.delete_filter("f1")
+        edit.remove("filters", "f1")
     assert not conf.snapshot().filters
     with (
         pytest.raises(errors.ConfigurationError, match="filters: f1 does not exist"),
         conf.edit("x") as edit,
     ):
-        edit.delete_filter("f1")
+        edit.remove("filters", "f1")
 
 
 def drbd(number, minors=(50, 50), port=11051):

@@ -8,10 +8,10 @@ from fakes import cluster, clusters
 from fakes.store import open_memory
 from ganeti.base import clock, errors
 from ganeti.master import config
-from ganeti.master.config import accepted_loss, addresses
+from ganeti.master.config import address_pool, higher_numbers
+from ganeti.master.config.config import Reservations
 from ganeti.master.config.disk_notes import DiskNote, DiskNotes, MadeDisk, job_of
 from ganeti.master.config.higher_numbers import HigherNumbers
-from ganeti.master.config.reservations import Reservations
 from ganeti.model.objects import Disk, Nic
 from ganeti.store import Document
 from ganeti.store.numbers import Numbers
@@ -30,11 +30,9 @@ def test_a_value_belongs_to_one_owner_until_it_is_released():
     assert kept.held("mac") == {"aa": "1/0"}
     assert kept.held("lv") == {}
     other = kept.copy()
-    # Somebody else's value is not dropped, and the right one is.
-    kept.drop("2/0", "mac", "aa")
-    assert kept.held("mac") == {"aa": "1/0"}
-    kept.drop("1/0", "mac", "aa")
-    kept.drop("1/0", "mac", "aa")
+    # Values of others are not released.
+    kept.release("1/0")
+    kept.release("1/0")
     assert kept.held("mac") == {}
     assert kept.held("uuid") == {"aa": "2/0"}
     kept.release("2/0")
@@ -163,11 +161,11 @@ def test_a_store_that_takes_no_changes_keeps_notes():
 def test_lost_changes_may_have_used_some_numbers(store):
     conf = config.Config(store, clock.SystemClock())
     before = conf.header()
-    document = accepted_loss.job_ids(store)
+    document = higher_numbers.job_ids(store)
     assert (document.table, document.key, document.data) == ("meta", "serial", b"10000")
     store.commit([Document("meta", "serial", b"42")])
-    assert accepted_loss.job_ids(store).data == b"10042"
-    document = accepted_loss.serials(store)
+    assert higher_numbers.job_ids(store).data == b"10042"
+    document = higher_numbers.serials(store)
     assert (document.table, document.key) == ("meta", "config")
     data = json.loads(document.data)
     assert data["serial_no"] == before.serial_no + 1_000_000
@@ -207,13 +205,13 @@ def test_addresses_belong_to_a_network_or_a_link():
         start, start.nodes[clusters.node_uuid(2)].replace(secondary_ip="203.0.113.2")
     )
     (guest,) = start.instances.values()
-    places = [addresses.place(start, nic) for nic in nics]
+    places = [address_pool.place(start, nic) for nic in nics]
     assert places == [
         (clusters.NETWORK, "198.51.100.5"),
         ("br7", "192.0.2.50"),
         None,
     ]
-    assert addresses.used(start) == {
+    assert address_pool.used(start) == {
         ("br0", "192.0.2.100"): ["the cluster"],
         ("br0", "192.0.2.1"): ["node node1.example.com (primary)"],
         ("br0", "192.0.2.2"): ["node node2.example.com (primary)"],
@@ -223,7 +221,7 @@ def test_addresses_belong_to_a_network_or_a_link():
     }
 
     def holder(place, but=""):
-        return addresses.holder(start, place, but=but)
+        return address_pool.holder(start, place, but=but)
 
     assert holder(("br0", "192.0.2.100")) == "the cluster"
     assert holder(places[1]) == "instance inst1.example.com (NIC 1)"
@@ -244,7 +242,7 @@ def test_the_network_of_a_group_that_contains_an_address_is_named():
     )
 
     def claiming(address):
-        return addresses.claiming_network(start, address, clusters.GROUP)
+        return address_pool.claiming_network(start, address, clusters.GROUP)
 
     assert claiming("198.51.100.5") == "lan"
     assert claiming("192.0.2.15") == "dmz"

@@ -3,9 +3,9 @@
 import json
 
 from fakes import cluster
-from ganeti.base.constants.protocols import ssconf
 from ganeti.master import config
 from ganeti.model.objects import CLUSTER_KEY, Network, Update
+from ganeti.protocols import ssconf
 
 NODE1 = "8d0a1b62-7c11-4c43-9a3e-11aa22bb3301"
 NODE2 = "8d0a1b62-7c11-4c43-9a3e-11aa22bb3302"

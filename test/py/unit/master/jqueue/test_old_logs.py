@@ -22,7 +22,7 @@ class Core:
             },
             "archive": {str(job): b"job" for job in archived},
         }
-        self.store = self.timers = self
+        self.store = self.timers = self.documents = self
         self.is_allowed, self.failures, self.reads = True, [], []
         self.waits, self.commits = [], []
         self.broken = None

@@ -13,9 +13,9 @@ from ganeti.base import errors
 from ganeti.decisions.jobs import records
 from ganeti.decisions.jobs.entry import Place
 from ganeti.master import jqueue
-from ganeti.master.jqueue import Canceled, LockTimeout, archiving, core
+from ganeti.master.jqueue import Canceled, LockTimeout, archiving, core, documents
 from ganeti.master.jqueue import running as running_module
-from ganeti.master.jqueue.documents import Document
+from ganeti.master.jqueue.effects import Document
 from ganeti.model import objects, opcodes
 
 
@@ -40,21 +40,22 @@ def gated(harness, comment, *, start=True):
     return gate
 
 
-def test_each_attempt_knows_when_its_job_was_submitted(live):
-    seen = []
+def test_each_attempt_knows_when_its_job_was_submitted():
+    clk, seen = StepClock(), []
 
-    def run(op, callbacks, _timeout, _priority):
-        seen.append((callbacks.submitted_at, time.monotonic()))
+    def run(op, callbacks, timeout_s, _priority):
+        seen.append(callbacks.submitted_at)
+        clk.now += timeout_s or 1.0
         if len(seen) == 1:
             raise LockTimeout
         callbacks.started()
 
-    live.executor.script["twice"] = run
-    before = time.monotonic()
-    live.queue.submit([dummy("twice")])
-    live.final(1)
-    (first, began), (second, _) = seen
-    assert before <= first == second <= began
+    with running(clk=clk) as live:
+        live.executor.script["twice"] = run
+        before = clk.monotonic()
+        live.queue.submit([dummy("twice")])
+        live.final(1)
+    assert seen == [before, before]
 
 
 def stored_logs(live):
@@ -63,8 +64,14 @@ def stored_logs(live):
     ]
 
 
-def test_a_log_line_is_stored_within_a_second_while_the_opcode_goes_on(live):
-    gate = Gate()
+def test_a_log_line_is_stored_within_a_second_while_the_opcode_goes_on(
+    live, monkeypatch
+):
+    gate, timers, delays = Gate(), live.queue._core.timers, []
+    after = timers.after
+    monkeypatch.setattr(
+        timers, "after", lambda s, call: delays.append(s) or after(s, call)
+    )
 
     def run(op, callbacks, _timeout, _priority):
         callbacks.started()
@@ -75,17 +82,16 @@ def test_a_log_line_is_stored_within_a_second_while_the_opcode_goes_on(live):
     live.executor.script["acting"] = run
     live.queue.submit([dummy("acting")])
     gate.wait()
-    began = time.monotonic()
     until(lambda: stored_logs(live) == ["one", "two"])
-    assert time.monotonic() - began < 5
-    assert core.SAVE_LOG_S < 1
+    assert set(delays) == {documents.SAVE_LOG_S}
+    assert documents.SAVE_LOG_S < 1
     gate.open()
     live.final(1)
     assert stored_logs(live) == ["one", "two"]
 
 
 def test_the_log_is_on_disk_when_the_executor_asks_for_it(live, monkeypatch):
-    monkeypatch.setattr(core, "SAVE_LOG_S", 1000.0)
+    monkeypatch.setattr(documents, "SAVE_LOG_S", 1000.0)
     seen = []
 
     def run(op, callbacks, _timeout, _priority):
@@ -113,7 +119,7 @@ def stored_status(live, job_id=1):
 
 
 def test_the_start_is_on_disk_before_an_act_at_the_latest(live, monkeypatch):
-    monkeypatch.setattr(core, "START_WAIT_S", 1000.0)
+    monkeypatch.setattr(documents, "START_WAIT_S", 1000.0)
     seen = []
 
     def run(op, callbacks, _timeout, _priority):
@@ -129,7 +135,7 @@ def test_the_start_is_on_disk_before_an_act_at_the_latest(live, monkeypatch):
 
 
 def test_no_opcode_acts_whose_start_could_not_be_stored(live, monkeypatch):
-    monkeypatch.setattr(core, "START_WAIT_S", 1000.0)
+    monkeypatch.setattr(documents, "START_WAIT_S", 1000.0)
     acts = []
 
     def run(op, callbacks, _timeout, _priority):
@@ -153,7 +159,7 @@ def test_no_opcode_acts_whose_start_could_not_be_stored(live, monkeypatch):
 
 
 def test_the_end_of_an_opcode_is_stored_although_the_next_one_waits(live, monkeypatch):
-    monkeypatch.setattr(core, "START_WAIT_S", 1000.0)
+    monkeypatch.setattr(documents, "START_WAIT_S", 1000.0)
 
     def second(op, callbacks, _timeout, _priority):
         callbacks.started(durable=False)
@@ -170,7 +176,7 @@ def test_the_end_of_an_opcode_is_stored_although_the_next_one_waits(live, monkey
 
 
 def test_a_commit_of_the_opcode_takes_the_log_along(live, monkeypatch):
-    monkeypatch.setattr(core, "SAVE_LOG_S", 1000.0)
+    monkeypatch.setattr(documents, "SAVE_LOG_S", 1000.0)
     seen = []
 
     def run(op, callbacks, _timeout, _priority):
@@ -209,7 +215,7 @@ def test_log_lines_that_no_commit_took_are_stored_within_a_second(live):
             assert carried.documents
             # The timer of the line comes first, and finds nothing to save.
             passed = threading.Event()
-            live.queue._core.timers.after(core.SAVE_LOG_S, passed.set)
+            live.queue._core.timers.after(documents.SAVE_LOG_S, passed.set)
             assert passed.wait(WAIT_S)
         try:
             gate.stop()
@@ -281,7 +287,7 @@ def test_submit_refuses_what_cannot_be(live):
 
 
 def test_submit_many_answers_in_order_and_a_bad_job_consumes_an_id(live):
-    answers = live.queue.submit_many([[dummy()], [], [dummy()]])
+    answers = live.queue.submit_many_later([[dummy()], [], [dummy()]]).result()
     assert answers[0] == (True, 1)
     assert answers[1][0] is False
     assert answers[1][1] == "a job needs at least one opcode"
@@ -291,7 +297,7 @@ def test_submit_many_answers_in_order_and_a_bad_job_consumes_an_id(live):
 
 def test_a_priority_that_nobody_may_ask_for_refuses_many_jobs_at_once(live):
     with pytest.raises(errors.OpPrereqError, match="priority 19"):
-        live.queue.submit_many([[dummy()], [dummy(priority=19)]])
+        live.queue.submit_many_later([[dummy()], [dummy(priority=19)]]).result()
     assert live.queue.submit([dummy()]) == 1
 
 
@@ -299,7 +305,7 @@ def test_a_full_queue_refuses():
     harness = Harness(hard_limit=2)
     try:
         harness.queue.submit([dummy()])
-        answers = harness.queue.submit_many([[dummy()], [dummy()]])
+        answers = harness.queue.submit_many_later([[dummy()], [dummy()]]).result()
         assert [ok for ok, _ in answers] == [True, False]
         with pytest.raises(errors.JobQueueFull):
             harness.queue.submit([dummy()])
@@ -308,16 +314,16 @@ def test_a_full_queue_refuses():
 
 
 def test_a_drained_queue_refuses_all_but_the_tools_and_keeps_the_flag(live):
-    assert live.queue.set_drain(True)
+    assert live.queue.set_drain_later(True).result()
     assert live.queue.is_drained
     with pytest.raises(errors.JobQueueDrainError):
         live.queue.submit([dummy()])
     with pytest.raises(errors.JobQueueDrainError):
-        live.queue.submit_many([[dummy()]])
+        live.queue.submit_many_later([[dummy()]]).result()
     assert live.queue.submit([dummy()], to_drained=True) == 1
     again = Harness(backend=live.backend)
     assert again.queue.is_drained
-    again.queue.set_drain(False)
+    again.queue.set_drain_later(False).result()
     assert not again.queue.is_drained
     again.close()
 
@@ -339,7 +345,7 @@ def test_jobs_that_submit_jobs(live):
         return {"jobs": callbacks.submit_jobs([[dummy(result="child")]])}
 
     live.executor.script["parent"] = run
-    live.queue.set_drain(True)
+    live.queue.set_drain_later(True).result()
     job = live.final(live.queue.submit([dummy("parent")], to_drained=True))
     assert job.ops[0].result_value() == {"jobs": [[True, 2]]}
     assert live.final(2).ops[0].result_value() == "child"
@@ -423,7 +429,7 @@ def test_a_changed_priority_counts_and_the_input_keeps_its_own():
         gate.wait()
         for _ in range(2):
             live.queue.submit([dummy()])
-        ok, text = live.queue.change_priority(3, -5)
+        ok, text = live.queue.change_priority_later(3, -5).result()
         assert ok
         assert "-5" in text
         assert live.queue.job(3).priority == -5
@@ -431,10 +437,16 @@ def test_a_changed_priority_counts_and_the_input_keeps_its_own():
         gate.open()
         live.final(2)
         assert [owner for _, owner, _, _ in live.executor.runs][1:] == ["3/0", "2/0"]
-        assert live.queue.change_priority(3, 0) == (False, "Job 3 is finished")
-        assert live.queue.change_priority(99, 0) == (False, "Job 99 not found")
+        assert live.queue.change_priority_later(3, 0).result() == (
+            False,
+            "Job 3 is finished",
+        )
+        assert live.queue.change_priority_later(99, 0).result() == (
+            False,
+            "Job 99 not found",
+        )
         with pytest.raises(errors.OpPrereqError):
-            live.queue.change_priority(3, 20)
+            live.queue.change_priority_later(3, 20).result()
 
 
 def test_no_more_jobs_run_than_the_cluster_says_and_threads_come_on_demand():
@@ -502,9 +514,9 @@ def test_a_job_that_waits_for_a_frozen_node_gives_its_slot_back():
 # Dependencies
 def test_a_job_waits_for_the_jobs_it_depends_on(live):
     gate = gated(live, "slow")
-    answers = live.queue.submit_many(
+    answers = live.queue.submit_many_later(
         [[dummy("slow")], [dummy(depends=[(-1, ["success"])])]]
-    )
+    ).result()
     assert answers == [(True, 1), (True, 2)]
     gate.wait()
     assert live.status(2) == "queued"
@@ -535,7 +547,7 @@ def test_how_a_dependency_ended_decides(live, ends, allowed, becomes, archived):
         live.queue.submit([dummy("slow")])
         gate.wait()
         live.queue.submit([dummy(depends=[(1, [])])])
-        live.queue.cancel(2)
+        live.queue.cancel_later(2).result()
         gate.open()
         live.final(1)
         target = 2
@@ -544,16 +556,16 @@ def test_how_a_dependency_ended_decides(live, ends, allowed, becomes, archived):
         target = live.queue.submit([dummy(fail=fail)])
     assert live.final(target).status == ends
     if archived:
-        assert live.queue.archive(target)
+        assert live.queue.archive_later(target).result()
     job_id = live.queue.submit([dummy(depends=[(target, allowed)])])
     assert live.final(job_id).status == becomes
 
 
 def test_dependencies_on_itself_later_or_unknown_jobs_are_errors(live):
-    live.queue.submit_many(
+    live.queue.submit_many_later(
         [[dummy(depends=[(target, [])])] for target in (1, 9)]
         + [[], [dummy(depends=[(3, [])])]]
-    )
+    ).result()
     for job_id in (1, 2, 4):
         job = live.final(job_id)
         assert job.status == "error"
@@ -566,12 +578,12 @@ def test_dependencies_on_itself_later_or_unknown_jobs_are_errors(live):
 def test_canceling_a_queued_job():
     harness = Harness()
     harness.queue.submit([dummy(), dummy()])
-    assert harness.queue.cancel(1) == (True, "Job 1 canceled")
+    assert harness.queue.cancel_later(1).result() == (True, "Job 1 canceled")
     job = harness.queue.job(1)
     assert [op.status for op in job.ops] == ["canceled", "canceled"]
     assert job.end_timestamp
-    assert harness.queue.cancel(1)[0] is False
-    assert harness.queue.cancel(9) == (False, "Job 9 not found")
+    assert harness.queue.cancel_later(1).result()[0] is False
+    assert harness.queue.cancel_later(9).result() == (False, "Job 9 not found")
     harness.queue.start()
     harness.close()
     assert harness.executor.runs == []
@@ -582,10 +594,10 @@ def test_canceling_a_job_that_waits_for_locks(live):
     live.queue.submit([dummy("locks"), dummy()])
     gate.wait()
     assert live.status(1) == "waiting"
-    assert live.queue.cancel(1) == (True, "Job 1 will be canceled")
+    assert live.queue.cancel_later(1).result() == (True, "Job 1 will be canceled")
     assert live.status(1) == "canceling"
-    assert live.queue.cancel(1)[0] is True
-    assert live.queue.change_priority(1, 0)[0] is False
+    assert live.queue.cancel_later(1).result()[0] is True
+    assert live.queue.change_priority_later(1, 0).result()[0] is False
     gate.open()
     assert [op.status for op in live.final(1).ops] == ["canceled", "canceled"]
 
@@ -601,7 +613,7 @@ def test_canceling_between_two_attempts():
         live.queue.submit([dummy("busy")])
         until(lambda: live.executor.runs and not live.queue.statistics().running)
         assert live.status(1) == "waiting"
-        assert live.queue.cancel(1) == (True, "Job 1 canceled")
+        assert live.queue.cancel_later(1).result() == (True, "Job 1 canceled")
         assert live.status(1) == "canceled"
 
 
@@ -627,7 +639,7 @@ def test_canceling_ends_the_waiting_for_locks(live):
     waits = interruptible(live, "locks")
     live.queue.submit([dummy("locks")])
     assert waits.wait(WAIT_S)
-    assert live.queue.cancel(1)[0]
+    assert live.queue.cancel_later(1).result()[0]
     assert live.final(1).status == "canceled"
 
 
@@ -635,7 +647,7 @@ def test_a_new_priority_begins_a_new_attempt_at_once(live):
     waits = interruptible(live, "locks")
     live.queue.submit([dummy("locks")])
     assert waits.wait(WAIT_S)
-    assert live.queue.change_priority(1, -10)[0]
+    assert live.queue.change_priority_later(1, -10).result()[0]
     assert live.final(1).status == "success"
     assert [run[3] for run in live.executor.runs] == [0, -10]
     assert [run[2] for run in live.executor.runs] == [5, 5]
@@ -656,8 +668,8 @@ def test_a_running_job_cannot_be_canceled_but_killed_it_stops_early(live):
     gate = gated(live, "slow")
     live.queue.submit([dummy("slow"), dummy()])
     gate.wait()
-    assert live.queue.cancel(1)[0] is False
-    assert live.queue.cancel(1, kill=True)[0] is True
+    assert live.queue.cancel_later(1).result()[0] is False
+    assert live.queue.cancel_later(1, kill=True).result()[0] is True
     gate.open()
     job = live.final(1)
     assert [op.status for op in job.ops] == ["error", "error"]
@@ -686,7 +698,7 @@ def test_a_killed_job_ends_when_it_looks_and_may_log_while_it_cleans_up(live, lo
     live.executor.script["chatty"] = run
     live.queue.submit([dummy("chatty")])
     gate.wait()
-    live.queue.cancel(1, kill=True)
+    live.queue.cancel_later(1, kill=True).result()
     gate.open()
     job = live.final(1)
     assert job.ops[0].result_value() == ["OpExecError", ["killed on request"]]
@@ -703,7 +715,7 @@ def test_a_killed_job_that_does_not_look_ends_after_the_present_opcode(live):
     live.executor.script["deaf"] = run
     live.queue.submit([dummy("deaf"), dummy()])
     gate.wait()
-    live.queue.cancel(1, kill=True)
+    live.queue.cancel_later(1, kill=True).result()
     gate.open()
     assert [op.status for op in live.final(1).ops] == ["success", "canceled"]
 
@@ -813,8 +825,47 @@ def test_jobs_that_wait_for_locks_make_room_for_fresh_ones():
         assert len(owners) - owners.count("4/0") == 4
         assert live.queue.statistics().workers == 4
         for job_id in range(1, 5):
-            live.queue.cancel(job_id)
+            live.queue.cancel_later(job_id).result()
             live.final(job_id)
+
+
+def test_each_fresh_job_makes_another_one_give_up():
+    clk = StepClock()
+    with running(workers=6, clk=clk) as live:
+        waiting, gate, asked = threading.Semaphore(0), threading.Event(), []
+
+        def run(op, callbacks, *_):
+            ended = threading.Event()
+            callbacks.on_interrupt(lambda: (asked.append(op.comment), ended.set()))
+            waiting.release()
+            assert ended.wait(WAIT_S)
+            # Slow to notice it: its worker is not free yet.
+            assert gate.wait(WAIT_S)
+            raise LockTimeout
+
+        for name in "abcdef":
+            clk.now = 0.2 * (name == "f")
+            live.executor.script[name] = run
+            live.queue.submit([dummy(name)])
+            assert waiting.acquire(timeout=WAIT_S)
+        # The youngest has just begun.
+        for wanted in (["e"], ["e", "d"]):
+            live.queue.submit([dummy()])
+            until(lambda wanted=wanted: asked == wanted)
+        live.queue.submit([dummy()])
+        clk.now = 0.4
+        live.queue._core.timers.run_due()
+        until(lambda: asked == ["e", "d", "f"])
+        # The older half goes on waiting.
+        live.queue.submit([dummy()])
+        clk.now = 0.6
+        live.queue._core.timers.run_due()
+        assert asked == ["e", "d", "f"]
+        gate.set()
+        assert [live.final(job).status for job in range(7, 11)] == ["success"] * 4
+        for job in range(1, 7):
+            live.queue.cancel_later(job).result()
+            live.final(job)
 
 
 def test_less_urgent_jobs_do_not_make_the_waiting_ones_give_up():
@@ -833,8 +884,8 @@ def test_less_urgent_jobs_do_not_make_the_waiting_ones_give_up():
         assert live.status(3) == "queued"
         live.queue.submit([dummy(priority=-10)])
         assert live.final(4).status == "success"
-        live.queue.cancel(1)
-        live.queue.cancel(2)
+        live.queue.cancel_later(1).result()
+        live.queue.cancel_later(2).result()
         assert live.final(3).status == "success"
 
 
@@ -850,17 +901,17 @@ def test_a_kill_ends_the_wait_for_a_node_each_time(live):
     live.executor.script["hangs"] = run
     live.queue.submit([dummy("hangs")])
     ended.wait()
-    assert live.queue.cancel(1) == (
+    assert live.queue.cancel_later(1).result() == (
         False,
         "Job 1 is running, it cannot be canceled",
     )
     for _ in range(2):
-        assert live.queue.cancel(1, kill=True)[0]
+        assert live.queue.cancel_later(1, kill=True).result()[0]
         assert called.acquire(timeout=WAIT_S)
     assert not called.acquire(blocking=False)
     ended.open()
     assert live.final(1).status == "error"
-    assert live.queue.cancel(1, kill=True)[0] is False
+    assert live.queue.cancel_later(1, kill=True).result()[0] is False
 
 
 def test_a_job_whose_locks_are_held_rests_until_the_holder_finishes():
@@ -902,7 +953,7 @@ def test_a_job_whose_locks_are_held_rests_until_the_holder_finishes():
         gate.open()
         assert live.final(2).status == "success"
         assert live.executor.runs[-1][2] > limits[0]
-        assert live.queue._core.blocked == {}
+        assert live.queue._core.dispatcher.blocked == {}
 
 
 def test_a_look_finds_other_holders_and_the_job_queues_again():
@@ -1041,7 +1092,7 @@ def test_a_waiting_client_that_goes_away_leaves_nothing_behind(live):
 def test_waiting_for_an_unknown_or_archived_job_fails(live):
     live.queue.submit([dummy()])
     live.final(1)
-    live.queue.archive(1)
+    live.queue.archive_later(1).result()
     for job_id in (1, 7):
         future = live.queue.wait_for_change(job_id, lambda job: [], timeout_s=WAIT_S)
         with pytest.raises(errors.JobLost):
@@ -1055,10 +1106,10 @@ def test_archiving(live):
     live.queue.submit([dummy("slow")])
     live.final(1)
     gate.wait()
-    assert live.queue.archive(2) is False
-    assert live.queue.archive(9) is False
-    assert live.queue.archive(1) is True
-    assert live.queue.archive(1) is False
+    assert live.queue.archive_later(2).result() is False
+    assert live.queue.archive_later(9).result() is False
+    assert live.queue.archive_later(1).result() is True
+    assert live.queue.archive_later(1).result() is False
     gate.open()
     live.final(2)
     assert [job.id for job in live.queue.jobs()] == [2]
@@ -1082,7 +1133,7 @@ def test_a_long_log_is_archived_in_several_rows(monkeypatch):
     monkeypatch.setattr(archiving, "_LOGS_BYTES", 1000)
     with running() as live:
         live.final(live.queue.submit([dummy(messages=[str(n) for n in range(100)])]))
-        assert live.queue.archive(1)
+        assert live.queue.archive_later(1).result()
         assert lines(live.queue.job(1)) == [str(n) for n in range(100)]
         rows = list(live.store.scan("archive", "1/"))
         assert len(rows) > 3
@@ -1096,7 +1147,7 @@ def test_logs_stay_while_a_candidate_cannot_read_them_in_the_archive(monkeypatch
         monkeypatch.setattr(live.store, "may_use", lambda _feature: False)
         for _ in range(3):
             live.final(live.queue.submit([dummy(messages=["a", "b"])]))
-        assert live.queue.autoarchive(-1, 9) == (3, 0)
+        assert live.queue.autoarchive_later(-1, 9).result() == (3, 0)
         assert keys(live, "archive") == ["1", "2", "3"]
         assert lines(live.queue.job(2)) == ["a", "b"]
         clk.now = 100
@@ -1107,7 +1158,7 @@ def test_logs_stay_while_a_candidate_cannot_read_them_in_the_archive(monkeypatch
         until(lambda: keys(live, "joblogs") == ["4/0000000001"])
         assert keys(live, "archive")[:4] == ["1", "1/0000000001", "2", "2/0000000001"]
         assert [lines(live.queue.job(n)) for n in (1, 2, 3)] == [["a", "b"]] * 3
-        assert live.queue.purge_archive(50) == 3
+        assert archiving.purge(live.queue._core, 50).result() == 3
         assert keys(live, "archive") == []
 
 
@@ -1121,10 +1172,10 @@ def test_autoarchive_by_age_and_in_batches():
             live.final(job_id)
         clk.now = 100
         live.final(live.queue.submit([dummy()]))
-        assert live.queue.autoarchive(200, 89) == (0, 0)
-        assert live.queue.autoarchive(50, -1) == (0, 120)
-        assert live.queue.autoarchive(50, 89) == (120, 0)
-        assert live.queue.autoarchive(-1, 89) == (1, 0)
+        assert live.queue.autoarchive_later(200, 89).result() == (0, 0)
+        assert live.queue.autoarchive_later(50, -1).result() == (0, 120)
+        assert live.queue.autoarchive_later(50, 89).result() == (120, 0)
+        assert live.queue.autoarchive_later(-1, 89).result() == (1, 0)
         assert live.queue.jobs() == []
 
 
@@ -1134,8 +1185,8 @@ def test_purging_deletes_old_archived_jobs_for_good():
         live.final(live.queue.submit([dummy(messages=["x"])]))
         clk.now = 100
         live.final(live.queue.submit([dummy(messages=["y"])]))
-        live.queue.autoarchive(-1, 9)
-        assert live.queue.purge_archive(50) == 1
+        live.queue.autoarchive_later(-1, 9).result()
+        assert archiving.purge(live.queue._core, 50).result() == 1
         assert live.queue.archived_ids() == [2]
         assert keys(live, "archive") == ["2", "2/0000000001"]
         assert keys(live, "joblogs") == []
@@ -1180,7 +1231,7 @@ def test_old_archived_jobs_are_deleted_once_a_day():
     clk = StepClock()
     with running(clk=clk, archive_age_s=2 * 86400) as live:
         live.final(live.queue.submit([dummy()]))
-        live.queue.autoarchive(-1, 9)
+        live.queue.autoarchive_later(-1, 9).result()
         for hours, left in ((1, [1]), (25, [1]), (48.5, [1]), (49, [])):
             clk.now = hours * 3600.0
             live.queue._core.timers.run_due()
@@ -1254,7 +1305,7 @@ def test_ad_hoc_rate_limits_count_jobs_per_bucket(live):
     other = [("gnt:user", "rate-limit:2:tests", 0)]
     assert live.final(live.queue.submit([dummy(reason=other)])).status == "success"
     assert [live.status(2), live.status(3)] == ["queued", "queued"]
-    live.queue.cancel(2)
+    live.queue.cancel_later(2).result()
     gate.open()
     assert live.final(3).status == "success"
 
@@ -1509,7 +1560,7 @@ def ends_of(live, job_id=1):
 
 
 def test_the_end_of_an_opcode_is_shown_once_it_is_durable(live, monkeypatch):
-    monkeypatch.setattr(core, "NEXT_WAIT_S", 1000.0)
+    monkeypatch.setattr(documents, "NEXT_WAIT_S", 1000.0)
     seen = []
 
     def second(op, callbacks, _timeout, _priority):
@@ -1536,7 +1587,7 @@ def test_the_end_of_an_opcode_is_shown_once_it_is_durable(live, monkeypatch):
 def test_the_end_of_an_opcode_and_the_start_of_the_next_are_one_group(
     live, monkeypatch
 ):
-    monkeypatch.setattr(core, "NEXT_WAIT_S", 1000.0)
+    monkeypatch.setattr(documents, "NEXT_WAIT_S", 1000.0)
     counts = []
 
     def first(op, callbacks, _timeout, _priority):
@@ -1556,7 +1607,7 @@ def test_the_end_of_an_opcode_and_the_start_of_the_next_are_one_group(
 
 def test_the_end_of_an_opcode_that_cannot_be_stored_is_not_shown(live, monkeypatch):
     monkeypatch.setattr(core, "_RETRY_S", 0.01)
-    monkeypatch.setattr(core, "NEXT_WAIT_S", 0.0)
+    monkeypatch.setattr(documents, "NEXT_WAIT_S", 0.0)
     gate = Gate()
 
     def first(op, callbacks, _timeout, _priority):
@@ -1588,7 +1639,7 @@ def test_a_failure_of_the_queue_itself_ends_the_job_and_spares_the_worker(
     with running(workers=1) as live:
         live.queue.submit([dummy("first")])
         live.final(1)
-        monkeypatch.setattr(running_module.depends, "check", broken)
+        monkeypatch.setattr(running_module.schedule, "check_dependencies", broken)
         live.queue.submit([dummy("second", depends=[(1, ["success"])])])
         job = live.final(2)
         assert str(job.status) == "error"

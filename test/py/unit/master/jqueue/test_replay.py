@@ -4,14 +4,30 @@ What was acknowledged is still there; what had ended stays as it was; what was u
 way has failed; what had not begun runs; nothing is executed twice; no id comes again.
 """
 
+import pathlib
+import sqlite3
+
 import pytest
 
-from fakes.jobs_run import WAIT_S, Gate, Harness, ScriptedExecutor, dummy
+from fakes.jobs_run import (
+    WAIT_S,
+    Gate,
+    Harness,
+    ScriptedExecutor,
+    dummy,
+    running,
+    until,
+)
 from fakes.store import StepStore, backend_with
+from ganeti import store
 from ganeti.base import clock, errors
+from ganeti.base.clock import SystemClock
 from ganeti.decisions.jobs import records
 from ganeti.master import jqueue
 from ganeti.master.jqueue import LockTimeout
+from ganeti.master.jqueue import queue as queue_module
+from ganeti.store import features, schema
+from ganeti.store.database import Database
 
 
 class Scenario:
@@ -86,7 +102,7 @@ def dependent(s):
 
 def canceled(s):
     s.submit(dummy(), dummy())
-    s.queue.cancel(1)
+    s.queue.cancel_later(1).result()
     s.store.mark(("end", 1))
     gate = Gate()
 
@@ -98,7 +114,7 @@ def canceled(s):
     s.queue.start()
     s.submit(dummy("locks"), dummy())
     gate.wait()
-    s.queue.cancel(2)
+    s.queue.cancel_later(2).result()
     gate.open()
     s.end(2)
 
@@ -112,8 +128,8 @@ def waiting(s):
     s.executor.script["busy"] = run
     s.queue.start()
     s.submit(dummy("busy"))
-    s.queue.change_priority(1, -10)
-    s.queue.cancel(1)
+    s.queue.change_priority_later(1, -10).result()
+    s.queue.cancel_later(1).result()
     s.end(1)
 
 
@@ -121,16 +137,16 @@ def archived(s):
     s.queue.start()
     for _ in range(3):
         s.end(s.submit(dummy(messages=["x"])))
-    s.queue.archive(2)
-    s.queue.autoarchive(-1, 9)
+    s.queue.archive_later(2).result()
+    s.queue.autoarchive_later(-1, 9).result()
     s.end(s.submit(dummy()))
 
 
 def drained(s):
-    s.queue.set_drain(True)
+    s.queue.set_drain_later(True).result()
     s.queue.submit([dummy()], to_drained=True)
     s.store.mark(("job", 1))
-    s.queue.set_drain(False)
+    s.queue.set_drain_later(False).result()
     s.queue.start()
     s.end(1)
 
@@ -176,7 +192,7 @@ def check_cut(state, known):
         taken_up = {job_id: harness.queue.job(job_id) for job_id in before}
         for job_id, old in before.items():
             check_taken_up(old, taken_up[job_id])
-        harness.queue.set_drain(False)
+        harness.queue.set_drain_later(False).result()
         new = harness.queue.submit([dummy()])
         assert new > max(before, default=0)
         harness.queue.start()
@@ -204,3 +220,62 @@ def check_taken_up(old, new):
     else:
         assert new.status == "queued"
         assert new.priority == old.priority
+
+
+# A store file of an earlier release: logs of its archived jobs move to the archive.
+
+STORED = pathlib.Path(__file__).parents[4] / "data" / "store"
+
+
+def lines(job):
+    return [line.payload for line in job.ops[0].log]
+
+
+@pytest.fixture
+def path(tmp_path, monkeypatch):
+    """A file of version 1 with three archived jobs, whose logs are beside the archive."""
+    path = str(tmp_path / "store.db")
+    db = sqlite3.connect(path)
+    db.executescript((STORED / "version-1.sql").read_text())
+    with running() as old:
+        monkeypatch.setattr(old.store, "may_use", lambda _feature: False)
+        for number in (1, 2, 3):
+            old.final(old.queue.submit([dummy(messages=[f"a{number}", f"b{number}"])]))
+        assert old.queue.autoarchive_later(-1, 9).result() == (3, 0)
+        for table in ("archive", "jobs", "joblogs"):
+            db.execute(f"DELETE FROM {table}")
+            db.executemany(
+                f"INSERT INTO {table} VALUES (?, ?)", list(old.store.scan(table))
+            )
+        serial = old.store.read("meta", "serial")
+        db.execute("INSERT OR REPLACE INTO meta VALUES ('serial', ?)", (serial,))
+    db.commit()
+    assert db.execute("SELECT count(*) FROM joblogs").fetchone() == (6,)
+    assert schema.version_of(db) == 1
+    db.close()
+    return path
+
+
+def test_logs_of_archived_jobs_move_after_the_upgrade(path, monkeypatch):
+    monkeypatch.setattr(queue_module, "_FIRST_LOGS_S", 0)
+    opened = store.open_master(path, replicate=None, clock=SystemClock())
+    queue = jqueue.JobQueue(
+        opened, ScriptedExecutor(), SystemClock(), jqueue.Settings()
+    )
+    try:
+        queue.recover()
+        assert lines(queue.job(2)) == ["a2", "b2"]  # before they move
+        queue.start()
+        until(lambda: not list(opened.scan("joblogs")))
+        assert [lines(queue.job(n)) for n in (1, 2, 3)] == [
+            [f"a{n}", f"b{n}"] for n in (1, 2, 3)
+        ]
+        keys = [key for key, _data in opened.scan("archive")]
+        assert keys[:2] == ["1", "1/0000000001"]
+    finally:
+        queue.stop(WAIT_S)
+        opened.close()
+    again = Database(path, create=False)
+    assert features.ARCHIVED_LOGS in again.tables.features()
+    assert schema.version_of(again.file.sql) == schema.VERSION
+    again.close()

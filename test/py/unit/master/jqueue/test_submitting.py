@@ -4,7 +4,7 @@ import pytest
 
 from fakes.jobs_run import WAIT_S, Harness, dummy
 from ganeti.base import errors
-from ganeti.master.jqueue.documents import Document
+from ganeti.master.jqueue.effects import Document
 from ganeti.model import opcodes
 
 
@@ -67,7 +67,7 @@ def test_of_jobs_that_belong_together_all_are_refused(waiting, jobs, error):
 
 
 def test_a_drained_queue_takes_jobs_that_belong_together_on_request(waiting):
-    waiting.queue.set_drain(True)
+    waiting.queue.set_drain_later(True).result()
     with pytest.raises(errors.JobQueueDrainError, match="drained, refusing jobs"):
         waiting.queue.submit_all_later([[dummy()]], lambda _ids: [])
     future = waiting.queue.submit_all_later(
@@ -77,7 +77,7 @@ def test_a_drained_queue_takes_jobs_that_belong_together_on_request(waiting):
 
 
 def test_jobs_beyond_the_limit_use_up_their_ids(waiting):
-    answers = waiting.queue.submit_many([[dummy()]] * 4)
+    answers = waiting.queue.submit_many_later([[dummy()]] * 4).result()
     assert [answer[0] for answer in answers] == [True, True, True, False]
     assert [answer[1] for answer in answers[:3]] == [1, 2, 3]
     assert answers[3][1] == "JobQueueFull"

@@ -5,7 +5,7 @@ import threading
 from fakes.jobs_run import WAIT_S, Gate, dummy, running, until
 from ganeti.base import clock
 from ganeti.master.jqueue import Known
-from ganeti.master.jqueue.documents import LOGS
+from ganeti.master.jqueue.effects import LOGS
 
 
 class SteppedClock(clock.SystemClock):

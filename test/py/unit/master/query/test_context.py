@@ -7,7 +7,7 @@ from fakes.rpc import FakeRunner, failure
 from ganeti.base import errors
 from ganeti.master import query
 from ganeti.master.query import encoded, model
-from ganeti.protocols.rpc import Result
+from ganeti.protocols.rpc import Result, calls
 
 N1, N2, N3 = (clusters.node_uuid(n) for n in (1, 2, 3))
 
@@ -21,7 +21,7 @@ def context(script=None, **node_changes):
 
 def test_online_nodes_are_called_once_each():
     ctx, nodes = context({"instance_list": lambda node, _args: [node]}, offline=True)
-    answers = ctx.call("instance_list", [N2, N3, N1, N2], [["kvm"], {}])
+    answers = ctx.call([N2, N3, N1, N2], calls.instance_list(["kvm"], {}))
     assert [node for node, _args in nodes.called("instance_list")] == [N1, N2]
     assert {node: answer.payload for node, answer in answers.items()} == {
         N1: [N1],
@@ -34,26 +34,22 @@ def test_online_nodes_are_called_once_each():
     assert list(answers) == [N1, N2, N3]
 
 
-def test_answers_of_another_type_count_as_failures():
+def test_answers_are_read_as_their_types():
     ctx, _nodes = context({"all_instances_info": {}})
-    (answer,) = ctx.call("all_instances_info", [N1], [[], {}]).values()
-    assert (answer.fail_msg, answer.node) == ("odd answer", "node1.example.com")
-    (answer,) = ctx.call(
-        "all_instances_info", [N1], [[], {}], wanted_type=dict
-    ).values()
+    (answer,) = ctx.call([N1], calls.all_instances_info([], {})).values()
     assert answer.payload == {}
     ctx, _nodes = context({"instance_list": failure("dead")})
-    (answer,) = ctx.call("instance_list", [N1], [[], {}], wanted_type=dict).values()
+    (answer,) = ctx.call([N1], calls.instance_list([], {})).values()
     assert answer.fail_msg == "dead"
 
 
 def test_without_a_connection_all_online_nodes_fail():
     ctx, _nodes = context(offline=True)
-    answers = ctx.call("instance_list", [N1, N3])
+    answers = ctx.call([N1, N3], calls.instance_list([], {}))
     assert answers[N1].fail_msg == "no connection to nodes"
     assert not answers[N1].offline
     assert answers[N3].offline
-    assert ctx.call("instance_list", []) == {}
+    assert ctx.call([], calls.instance_list([], {})) == {}
 
 
 def test_a_removed_node_has_its_uuid_as_name():

@@ -13,7 +13,7 @@ from ganeti.master import jqueue, query
 from ganeti.master.locking import LockInfo
 from ganeti.master.query import ClusterFacts, Sources
 from ganeti.model import objects
-from ganeti.protocols.rpc.result import Result
+from ganeti.protocols.rpc.procedure import Result
 from ganeti.store import CopyState
 
 NODE_INFO = [
@@ -177,6 +177,7 @@ def test_disks_and_nics(snapshot):
         "disk.names",
         "disk_template",
         "disk_usage",
+        "disk.total",
         "nic.bridge/0",
         "bridge",
         "ip",
@@ -196,6 +197,7 @@ def test_disks_and_nics(snapshot):
         (0, [None, "data"]),
         (0, "mixed"),
         (0, 1024 + 1024 + 128),
+        (0, 1024 + 1024),
         (0, "br7"),
         (0, "br7"),
         (0, "192.0.2.77"),

@@ -4,8 +4,8 @@ import types
 
 import pytest
 
-from ganeti.migration.move_instance import main, mover, requests, settings
-from ganeti.protocols import rapi
+from ganeti.migration.move_instance import main, settings
+from ganeti.protocols.rapi import api as rapi
 
 NAME = "web1.example.com"
 PLACE = {"disks": [["192.0.2.9", 4711, "m", "h", "s"]], "x509_ca": "SIGNED2"}
@@ -158,7 +158,7 @@ def clusters():
 
         def move(**changes):
             wanted = options(**changes)
-            mover.Mover(NAME, wanted, pair, calls.append, wait=pair.waits.append).run()
+            main.Mover(NAME, wanted, pair, calls.append, wait=pair.waits.append).run()
 
         pair.move = move
         return pair
@@ -227,10 +227,48 @@ def test_a_source_that_is_kept_runs_again_and_the_copy_does_not(clusters):
     assert jobs_of(pair) == [*WHOLE[:5], "source start"]
 
 
+def test_a_source_that_does_not_run_again_is_named(clusters):
+    pair = clusters(source={"start": [LOST]})
+    with pytest.raises(main.MoveError, match=r"^source job 5: disk/0: connection lost"):
+        pair.move(keeps=True)
+    # Once is enough: what it needs is a person.
+    assert jobs_of(pair) == [*WHOLE[:5], "source start"]
+    text = "job 4: disk/0: .*; source job 5: disk/0: .* lost; start it with gnt-"
+    pair = clusters(source={"export": [LOST], "start": [LOST]})
+    with pytest.raises(main.MoveError, match=text):
+        pair.move()
+
+
+def test_the_source_is_asked_by_the_name_that_it_knows(clusters, monkeypatch):
+    pair = clusters(info=INFO | {"name": "web1.lan"})
+    asked = []
+    names = ("GetInstanceTags", "PrepareExport", "ShutdownInstance", "DeleteInstance")
+    for name in names:
+        real = getattr(pair.source, name)
+
+        def note(instance, *more, real=real):
+            asked.append(instance)
+            return real(instance, *more)
+
+        monkeypatch.setattr(pair.source, name, note)
+    pair.move()
+    assert asked == ["web1.lan"] * len(names)
+
+
+def test_an_instance_without_a_description_is_not_moved(clusters, monkeypatch):
+    pair = clusters()
+    info = pair.source._new
+    monkeypatch.setattr(
+        pair.source, "GetInstanceInfo", lambda _name, static: info("info", {})
+    )
+    with pytest.raises(main.MoveError, match=f"{NAME}: has no description"):
+        pair.move()
+
+
 def test_a_mirror_without_a_second_node_is_refused_before_anything_is_made(clusters):
     """The template of the source is that of the new instance, unless one is given."""
     pair = clusters(info=INFO | {"disk_template": "drbd"})
-    with pytest.raises(mover.MoveError, match="drbd needs --dest-secondary-node"):
+    with pytest.raises(main.MoveError, match="drbd needs --dest-secondary-node"):
         pair.move(target=settings.Target(primary="node1"))
     assert jobs_of(pair) == ["source info"]
     pair = clusters(info=INFO | {"disk_template": "drbd"})
@@ -244,7 +282,7 @@ LOST = ["OpExecError", ["disk/0: connection lost"]]
 def test_a_broken_copy_has_the_words_of_both_and_the_source_runs_again(clusters):
     pair = clusters(source={"export": [LOST]}, destination={"create": ["late"]})
     text = "source job 4: disk/0: connection lost; destination job 1: disk/0: did not c"
-    with pytest.raises(mover.MoveError, match=text):
+    with pytest.raises(main.MoveError, match=text):
         pair.move()
     assert jobs_of(pair) == [*WHOLE[:5], "source start"]
 
@@ -254,10 +292,10 @@ def test_a_receiver_whose_sender_never_came_does_not_wait_for_it(clusters):
     pair = clusters(source={"export": [LOST]})
     pair.destination.endless.add(1)
     text = "source job 4: disk/0: connection lost; destination job 1: killed on request"
-    with pytest.raises(mover.MoveError, match=text):
+    with pytest.raises(main.MoveError, match=text):
         pair.move()
     assert jobs_of(pair) == [*WHOLE[:5], "destination kill", "source start"]
-    assert sum(pair.waits) == mover._NOTICE_S
+    assert sum(pair.waits) == main._NOTICE_S
 
 
 def test_a_destination_that_refuses_to_kill_a_job_is_waited_for(clusters, monkeypatch):
@@ -270,20 +308,20 @@ def test_a_destination_that_refuses_to_kill_a_job_is_waited_for(clusters, monkey
         raise rapi.GanetiApiError("400 wrong", code=400)
 
     monkeypatch.setattr(pair.destination, "KillJob", refused)
-    with pytest.raises(mover.MoveError, match="so both clusters have the instance"):
+    with pytest.raises(main.MoveError, match="so both clusters have the instance"):
         pair.move()
 
 
 def test_content_that_the_destination_lost_leaves_the_source(clusters):
     pair = clusters(destination={"create": ["late"]})
-    with pytest.raises(mover.MoveError, match="destination job 1: disk/0"):
+    with pytest.raises(main.MoveError, match="destination job 1: disk/0"):
         pair.move()
     assert jobs_of(pair) == [*WHOLE[:5], "source start"]
 
 
 def test_a_failed_export_whose_content_arrived_is_reported(clusters):
     pair = clusters(source={"export": [LOST]})
-    with pytest.raises(mover.MoveError, match="both clusters have the instance"):
+    with pytest.raises(main.MoveError, match="both clusters have the instance"):
         pair.move()
     assert "source remove" not in pair.calls
     assert "destination start" not in pair.calls
@@ -292,14 +330,14 @@ def test_a_failed_export_whose_content_arrived_is_reported(clusters):
 def test_a_new_instance_that_does_not_start_leaves_the_old_one_stopped(clusters):
     """The new one may run all the same, so the old one is not started."""
     pair = clusters(destination={"start": [LOST]})
-    with pytest.raises(mover.MoveError, match="is still in the source cluster"):
+    with pytest.raises(main.MoveError, match="is still in the source cluster"):
         pair.move()
     assert jobs_of(pair) == WHOLE[:-1]
 
 
 def test_an_old_instance_that_cannot_be_removed_is_not_started(clusters):
     pair = clusters(source={"remove": [LOST]})
-    with pytest.raises(mover.MoveError, match="remove the old one by hand"):
+    with pytest.raises(main.MoveError, match="remove the old one by hand"):
         pair.move()
     assert jobs_of(pair) == WHOLE
 
@@ -307,7 +345,7 @@ def test_an_old_instance_that_cannot_be_removed_is_not_started(clusters):
 def test_a_refused_request_changes_nothing(clusters):
     refused = rapi.GanetiApiError("403 forbidden", code=403)
     pair = clusters(destination={"create": [refused]})
-    with pytest.raises(mover.MoveError, match="403 forbidden"):
+    with pytest.raises(main.MoveError, match="403 forbidden"):
         pair.move()
     assert jobs_of(pair) == [*WHOLE[:3], "source discard"]
 
@@ -333,7 +371,7 @@ def test_a_prepared_key_that_no_export_removes_is_discarded(
     clusters, source, destination, is_left
 ):
     pair = clusters(source=source, destination=destination)
-    with pytest.raises(mover.MoveError):
+    with pytest.raises(main.MoveError):
         pair.move()
     assert jobs_of(pair).count("source discard") == is_left
 
@@ -344,7 +382,7 @@ def test_a_canceled_export_has_not_removed_the_key(clusters, monkeypatch):
     monkeypatch.setattr(
         pair.source, "_end", lambda job: end(job).replace("error", "canceled")
     )
-    with pytest.raises(mover.MoveError, match="was canceled"):
+    with pytest.raises(main.MoveError, match="was canceled"):
         pair.move()
     assert jobs_of(pair).count("source discard") == 1
 
@@ -352,7 +390,7 @@ def test_a_canceled_export_has_not_removed_the_key(clusters, monkeypatch):
 def test_a_source_that_cannot_discard_a_key_does_not_hide_the_failure(clusters):
     refused = rapi.GanetiApiError("400 no receivers", code=400)
     pair = clusters(source={"discard": [refused]}, destination={"create": [REFUSED]})
-    with pytest.raises(mover.MoveError, match="is marked offline"):
+    with pytest.raises(main.MoveError, match="is marked offline"):
         pair.move()
 
 
@@ -385,7 +423,7 @@ def test_free_nodes_are_tried_first(clusters):
 def test_another_failure_of_a_try_is_final(clusters):
     wrong = ["OpPrereqError", ["instance exists", "already_exists"]]
     pair = clusters(destination={"create": [wrong]})
-    with pytest.raises(mover.MoveError, match="instance exists"):
+    with pytest.raises(main.MoveError, match="instance exists"):
         pair.move(tries=2)
     assert pair.destination.request["opportunistic_locking"] is True
     assert pair.waits == []
@@ -393,14 +431,14 @@ def test_another_failure_of_a_try_is_final(clusters):
 
 def test_an_instance_without_disks_is_refused(clusters):
     pair = clusters(info=INFO | {"disks": []})
-    with pytest.raises(mover.MoveError, match="has no disks"):
+    with pytest.raises(main.MoveError, match="has no disks"):
         pair.move()
     assert jobs_of(pair) == ["source info"]
 
 
 # The request
 def test_properties_of_the_instance_are_kept():
-    request = requests.creation(INFO, PREPARED, settings.Target(), "none")
+    request = main.creation_request(INFO, PREPARED, settings.Target(), "none")
     assert request["hvparams"] == {"boot_order": "disk"}
     assert request["beparams"] == {"minmem": 128, "maxmem": 256, "vcpus": 2}
     assert request["osparams"] == {"dhcp": "no"}
@@ -429,7 +467,7 @@ def test_options_change_properties():
         osparams={"dhcp": "yes"},
         nics={0: {"network": "dmz"}, 1: {"mode": "bridged", "link": "br1"}, 3: {}},
     )
-    request = requests.creation(INFO, PREPARED, target, "none")
+    request = main.creation_request(INFO, PREPARED, target, "none")
     assert request["hvparams"] == {}
     assert request["beparams"] == {"vcpus": 2, "memory": "512"}
     assert request["osparams"] == {"dhcp": "yes"}
@@ -444,7 +482,7 @@ def test_options_change_properties():
 
 # The program
 def test_each_instance_has_a_line_at_the_end(clusters, capsys, monkeypatch):
-    outcomes = {"a": None, "b": mover.MoveError("lost\x1b[2J")}
+    outcomes = {"a": None, "b": main.MoveError("lost\x1b[2J")}
 
     class FakeMover:
         def __init__(self, name, *_args, **_more):
@@ -465,7 +503,7 @@ def test_a_tool_that_one_cluster_does_not_allow_is_refused_at_once(clusters):
     pair = clusters()
     pair.destination.tools = ["lzop"]
     text = "--compress: wanted one of none, lzop for cluster two, found gzip"
-    with pytest.raises(mover.MoveError, match=text):
+    with pytest.raises(main.MoveError, match=text):
         main.run(options(compress="gzip"), pair)
     assert pair.calls == []
 
@@ -473,7 +511,7 @@ def test_a_tool_that_one_cluster_does_not_allow_is_refused_at_once(clusters):
 def test_a_guest_that_runs_although_it_is_marked_down_is_not_moved(clusters):
     info = {**INFO, "config_state": "down", "run_state": "up"}
     pair = clusters(info=info)
-    with pytest.raises(mover.MoveError, match="is marked down, but runs"):
+    with pytest.raises(main.MoveError, match="is marked down, but runs"):
         pair.move()
     assert pair.calls == ["source info"]
 
@@ -505,7 +543,7 @@ def test_a_move_does_not_wait_for_a_master_without_end(clusters, monkeypatch):
         raise rapi.GanetiApiError("502 away", code=502)
 
     monkeypatch.setattr(pair.source, "WaitForJobChange", away)
-    with pytest.raises(mover.MoveError, match="502 away"):
+    with pytest.raises(main.MoveError, match="502 away"):
         pair.move()
     assert len(pair.waits) == 19
 
@@ -519,6 +557,6 @@ def test_a_cluster_that_cannot_be_reached_is_named_before_anything_begins(
         raise rapi.GanetiApiError("401 Unauthorized", code=401)
 
     monkeypatch.setattr(pair.destination, "GetInfo", refused)
-    with pytest.raises(mover.MoveError, match=r"^cluster two: 401 Unauthorized"):
+    with pytest.raises(main.MoveError, match=r"^cluster two: 401 Unauthorized"):
         main.run(options(), pair)
     assert pair.calls == []

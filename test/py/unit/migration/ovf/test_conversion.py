@@ -91,6 +91,26 @@ def test_an_export_survives_both_conversions(export, tmp_path, capsys, form):
     assert {path.stat().st_mode & 0o777 for path in made} == {0o600}
 
 
+@pytest.mark.parametrize(
+    ("backend", "memory_mib"),
+    [
+        ("memory = 512", 512),
+        ("memory = 512\nmaxmem = 256", 512),
+        ("maxmem = much", 128),
+        ("", 128),
+    ],
+)
+def test_a_package_has_the_memory_that_an_export_gives(
+    export, tmp_path, backend, memory_mib
+):
+    path = export / "config.ini"
+    path.write_text(CONFIG.replace("maxmem = 256\nminmem = 128", backend))
+    out = tmp_path / "out"
+    assert run("export", "--output-dir", out, "-f", "raw", "--external", export) == 0
+    machine = envelope.parse((out / "web1.ovf").read_text())
+    assert machine.memory_mib == memory_mib
+
+
 def test_options_replace_what_a_foreign_package_says(export, tmp_path):
     out, back = tmp_path / "out", tmp_path / "back"
     assert run("export", "--external", "--output-dir", out, "-f", "raw", export) == 0

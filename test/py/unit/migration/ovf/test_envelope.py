@@ -1,5 +1,8 @@
 """Descriptors of machines."""
 
+import dataclasses
+import pathlib
+
 import pytest
 
 from ganeti.base import errors
@@ -16,11 +19,19 @@ MACHINE = envelope.Machine(
     ),
     description="[export]\nversion = 0\n",
 )
+#: In the order of the standard's schema, with its namespaces and words.
+WRITTEN = pathlib.Path(__file__).parents[4] / "data/ovf/web1.ovf"
 TEXT = envelope.text_of(MACHINE, "vmdk")
 
 
 def test_a_descriptor_is_read_as_written():
     assert envelope.parse(TEXT) == MACHINE
+
+
+def test_a_descriptor_has_what_other_programs_read():
+    nics = (*MACHINE.nics, envelope.Nic("aa:00:00:00:00:03"), envelope.Nic(None, "a"))
+    made = dataclasses.replace(MACHINE, nics=nics)
+    assert envelope.text_of(made, "vmdk") == WRITTEN.read_text()
 
 
 def test_units_are_those_of_the_standard_and_of_old_programs():

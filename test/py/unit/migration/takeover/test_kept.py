@@ -7,7 +7,7 @@ import stat
 import pytest
 
 from ganeti.base.pathutils import Paths
-from ganeti.migration.takeover import kept
+from ganeti.migration.takeover import node
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="owners need root")
 
@@ -35,15 +35,15 @@ def test_files_get_their_owners_back_and_the_queue_its_new_files(
     paths, tmp_path
 ) -> None:
     target = str(tmp_path / "owners.json")
-    assert kept.keep(paths, target) == 5
+    assert node.keep_files(paths, target) == 5
     os.chown(paths.data("server.pem"), 0, 0)
     os.chmod(paths.data("server.pem"), 0o600)
     os.chown(paths.data("queue"), 0, 0)
     # After an interruption, the first list counts.
-    assert kept.keep(paths, target) == 0
+    assert node.keep_files(paths, target) == 0
     os.makedirs(paths.data("queue/archive/0"))
     pathlib.Path(paths.data("queue/archive/0/job-7")).write_text("{}")
-    kept.restore(paths, target)
+    node.restore_files(paths, target)
     assert state(paths.data("server.pem")) == (890, 891, 0o440)
     assert state(paths.data("queue")) == (890, 895, 0o750)
     assert state(paths.data("queue/archive/0")) == (890, 895, 0o750)
@@ -52,14 +52,14 @@ def test_files_get_their_owners_back_and_the_queue_its_new_files(
 
 def test_a_link_in_the_place_of_a_file_is_not_followed(paths, tmp_path) -> None:
     target, victim = str(tmp_path / "owners.json"), tmp_path / "victim"
-    kept.keep(paths, target)
+    node.keep_files(paths, target)
     victim.write_text("x")
     before = state(victim)
     os.unlink(paths.data("server.pem"))
     os.symlink(victim, paths.data("server.pem"))
-    kept.restore(paths, target)
+    node.restore_files(paths, target)
     assert state(victim) == before
 
 
 def test_without_a_list_nothing_changes(paths, tmp_path) -> None:
-    assert kept.restore(paths, str(tmp_path / "none")) == 0
+    assert node.restore_files(paths, str(tmp_path / "none")) == 0

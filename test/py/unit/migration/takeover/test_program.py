@@ -8,15 +8,17 @@ import sys
 
 import pytest
 
-from fakes import old_cluster
+from fakes import cluster, ganeti2
 from ganeti.base import errors
 from ganeti.base.constants import versions
 from ganeti.base.pathutils import Paths
 from ganeti.base.process import RunResult
+from ganeti.migration import old_config
 from ganeti.migration.takeover import access, main, steps
 from ganeti.migration.takeover import journal as record
 from ganeti.migration.takeover import node as node_module
 from ganeti.migration.takeover.journal import Target
+from ganeti.node.hypervisor.registry import DRIVERS
 from ganeti.protocols import ssconf
 
 MASTER, OTHER = "node1.vc.test", "node2.vc.test"
@@ -45,7 +47,7 @@ class Program:
         for path in (self.paths.data("queue"), self.paths.run_dir, self.paths.lock_dir):
             os.makedirs(path, exist_ok=True)
         config = pathlib.Path(self.paths.data("config.data"))
-        config.write_text(old_cluster.DEBIAN.read_text())
+        config.write_text(ganeti2.DEBIAN.read_text())
         name = json.loads(config.read_text())["cluster"]["cluster_name"]
         values = {
             "cluster_name": name,
@@ -60,7 +62,7 @@ class Program:
         monkeypatch.setattr(Paths, "daemons_dir", str(tmp_path))
         monkeypatch.setattr(main.common, "own_paths", lambda: self.paths)
         monkeypatch.setattr(main.access, "connected", self.connected)
-        monkeypatch.setattr(main.findings, "of_configuration", self.findings)
+        monkeypatch.setattr(main, "findings_of_configuration", self.findings)
         program = self
 
         def run(made):
@@ -70,7 +72,7 @@ class Program:
         self.obstacles, self.notes = (), ()
 
     def findings(self, _snapshot, _drivers):
-        return main.findings.Findings(self.obstacles, self.notes)
+        return main.Findings(self.obstacles, self.notes)
 
     @contextlib.contextmanager
     def connected(self, _paths, _process, targets, daemon_util, *, check_host_keys):
@@ -413,3 +415,59 @@ def test_other_nodes_are_logged_in_to_at_their_address(
     name, port, used = shell.place
     assert (name, port, used.check_host_key) == (OTHER, 22, check_host_keys)
     assert shell.options["address"] == "192.0.2.2"
+
+
+# Parts of a cluster that this release does not offer.
+
+
+def of(data, drivers=DRIVERS):
+    changes = old_config.parse(data, "config.data", check=False)
+    return main.findings_of_configuration(old_config.snapshot_of(changes), drivers)
+
+
+def test_a_cluster_with_a_network_is_offered() -> None:
+    data = ganeti2.debian()
+    assert data["networks"]
+    assert of(data) == main.Findings([], [])
+
+
+@pytest.mark.parametrize("hypervisor", ["chroot", "lxc"])
+def test_instances_whose_runs_would_not_be_noticed_are_obstacles(hypervisor) -> None:
+    data = cluster.example_data()
+    data["cluster"]["enabled_hypervisors"] = ["kvm", hypervisor]
+    (instance,) = data["instances"].values()
+    instance["hypervisor"] = hypervisor
+    instance["admin_state"] = "up"
+    (obstacle,) = of(data).obstacles
+    assert obstacle.startswith(f"instance web1.example.com: hypervisor {hypervisor}: ")
+    assert "gnt-instance shutdown" in obstacle
+    instance["admin_state"] = "down"
+    assert of(data).obstacles == []
+
+
+def test_disks_and_hypervisors_that_are_not_offered_are_obstacles() -> None:
+    data = cluster.example_data()
+    data["cluster"]["enabled_hypervisors"] = ["xen-pvm", "kvm"]
+    data["cluster"]["instance_communication_network"] = "comm"
+    (instance,) = data["instances"].values()
+    instance["hypervisor"] = "xen-pvm"
+    next(iter(data["nodes"].values()))["offline"] = True
+    others = {name: driver for name, driver in DRIVERS.items() if name != "xen-pvm"}
+    obstacles, notes = of(data, others)
+    assert [line.partition(";")[0] for line in obstacles] == [
+        "cluster: hypervisor xen-pvm is enabled but not offered",
+        "instance web1.example.com: hypervisor xen-pvm is not offered",
+    ]
+    texts = " ".join(notes)
+    for part in (
+        "instance communication",
+        "is offline and is not taken over",
+    ):
+        assert part in texts
+
+
+@pytest.mark.parametrize("uuid", ["disks", "networks"])
+def test_an_inconsistent_configuration_is_no_crash(uuid) -> None:
+    data = ganeti2.debian()
+    data[uuid] = {}
+    assert of(data).obstacles == []

@@ -7,7 +7,7 @@ import pytest
 
 from ganeti.base import errors
 from ganeti.base.pathutils import Paths
-from ganeti.migration.takeover import runtimes
+from ganeti.migration.takeover import node as runtimes
 from ganeti.node.hypervisor.kvm import runtime
 from ganeti.node.hypervisor.kvm.files import Files
 
@@ -69,8 +69,8 @@ def node(tmp_path, monkeypatch):
     """Paths of a node with one runtime file, and the directory of originals."""
     monkeypatch.chdir(tmp_path)
     made = Paths(root="node1", hostname="node1")
-    os.makedirs(runtimes.directory(made))
-    with open(runtimes.path_of(made, NAME), "w") as stream:
+    os.makedirs(runtimes.runtime_directory(made))
+    with open(runtimes.runtime_path(made, NAME), "w") as stream:
         json.dump(DEBIAN, stream)
     return made
 
@@ -82,7 +82,7 @@ def text():
 def test_a_file_of_debian_becomes_ours(paths) -> None:
     with pytest.raises(errors.HypervisorError):
         runtime.parse(NAME, text())
-    plan = runtime.parse(NAME, runtimes.convert(paths, NAME, text()))
+    plan = runtime.parse(NAME, runtimes.convert_runtime(paths, NAME, text()))
     assert plan.argv[:5] == ("/usr/bin/kvm", "-name", NAME, "-m", "96")
     sockets = [
         f"unix:{Files(paths, NAME).control(kind)},server=on,wait=off"
@@ -100,8 +100,8 @@ def test_a_file_of_debian_becomes_ours(paths) -> None:
 
 
 def test_a_converted_file_stays(paths) -> None:
-    once = runtimes.convert(paths, NAME, text())
-    assert runtimes.convert(paths, NAME, once) == once
+    once = runtimes.convert_runtime(paths, NAME, text())
+    assert runtimes.convert_runtime(paths, NAME, once) == once
 
 
 @pytest.mark.parametrize(
@@ -111,27 +111,27 @@ def test_damage_is_named(paths, damaged) -> None:
     with pytest.raises(
         errors.HypervisorError, match=r"instance web1\.vc\.test: runtime"
     ):
-        runtimes.convert(paths, NAME, damaged)
+        runtimes.convert_runtime(paths, NAME, damaged)
 
 
 def test_files_come_back_unless_the_guest_was_started_since(node) -> None:
-    path = runtimes.path_of(node, NAME)
+    path = runtimes.runtime_path(node, NAME)
     for _ in range(2):  # again after an interruption
-        assert runtimes.convert_all(node, "kept") == [NAME]
+        assert runtimes.convert_runtimes(node, "kept") == [NAME]
     with open(path, "rb") as stream:
         converted = stream.read()
     assert runtime.parse(NAME, converted)
-    assert runtimes.restore_all(node, "kept") == [NAME]
+    assert runtimes.restore_runtimes(node, "kept") == [NAME]
     with open(path, "rb") as stream:
         assert json.loads(stream.read()) == DEBIAN
     with open(path, "wb") as stream:
         stream.write(converted.replace(b'"96"', b'"128"'))
-    assert runtimes.restore_all(node, "kept") == []
+    assert runtimes.restore_runtimes(node, "kept") == []
     os.unlink(path)
-    assert runtimes.restore_all(node, "kept") == []
+    assert runtimes.restore_runtimes(node, "kept") == []
 
 
 def test_a_node_without_guests_has_nothing_to_convert(tmp_path) -> None:
     empty = Paths(root=str(tmp_path / "node1"), hostname="node1")
-    assert runtimes.convert_all(empty, str(tmp_path / "kept")) == []
-    assert runtimes.restore_all(empty, str(tmp_path / "kept")) == []
+    assert runtimes.convert_runtimes(empty, str(tmp_path / "kept")) == []
+    assert runtimes.restore_runtimes(empty, str(tmp_path / "kept")) == []

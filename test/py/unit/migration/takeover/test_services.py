@@ -57,6 +57,16 @@ def test_a_daemon_that_does_not_end_is_named(paths, tmp_path, daemon) -> None:
     services.stop_old(paths, SystemRunner(), util(tmp_path, "exit 0"))
 
 
+def test_each_daemon_of_each_release_is_found(paths) -> None:
+    """Those of Ganeti 2 and 3, some of which no longer exist."""
+    wanted = ["noded", "confd", "wconfd", "luxid", "masterd", "rapi", "mond", "kvmd"]
+    names = [f"ganeti-{name}" for name in (*wanted, "metad")]
+    with process_named(" ".join(names)) as child:
+        for name in names:
+            pathlib.Path(paths.pid_file(name)).write_text(f"{child.pid}\n")
+        assert services.running(paths) == names
+
+
 def test_a_failing_daemon_util_is_named(paths, tmp_path) -> None:
     program = util(tmp_path, "echo no such thing; exit 3")
     with pytest.raises(

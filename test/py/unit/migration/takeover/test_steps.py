@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from fakes import old_cluster
+from fakes import ganeti2
 from ganeti import store
 from ganeti.base import errors
 from ganeti.base.clock import SystemClock
@@ -93,7 +93,7 @@ def cluster(tmp_path, monkeypatch):
     os.makedirs(paths.data("queue"))
     os.makedirs(paths.run_dir)
     pathlib.Path(paths.server_pem).write_text(CERTIFICATE)
-    pathlib.Path(paths.data("config.data")).write_text(old_cluster.DEBIAN.read_text())
+    pathlib.Path(paths.data("config.data")).write_text(ganeti2.DEBIAN.read_text())
     values = {
         "cluster_name": "cluster.vc.test",
         "master_node": MASTER,

@@ -7,8 +7,12 @@ import pytest
 from fakes import nodes
 from ganeti.base.process import SystemRunner
 from ganeti.node import calls as backend
-from ganeti.node.calls.disks.disk_turns import DiskTurns, StorageBusy, kinds_of
-from ganeti.node.calls.running_calls import RunningCalls
+from ganeti.node.calls.running_calls import (
+    DiskTurns,
+    RunningCalls,
+    StorageBusy,
+    kinds_of,
+)
 
 
 def test_the_kinds_of_a_call_are_those_of_its_disks_and_their_children():

@@ -18,7 +18,7 @@ import pytest
 from fakes import nodes
 from ganeti.base import errors, pathutils
 from ganeti.node import storage
-from ganeti.node.calls.os import os_definitions
+from ganeti.node.calls import os_definitions
 
 DUMP = """#!/bin/sh
 echo "cwd $(pwd)"
@@ -434,7 +434,7 @@ def test_transfer_scripts(node, directory):
     import msgspec
 
     from ganeti.model.objects.filled import InstanceX
-    from ganeti.node.calls.os import os_scripts
+    from ganeti.node.calls import os_scripts
 
     given = nodes.instance(disks=2)
     for disk in given["disks_info"]:

@@ -9,7 +9,7 @@ from fakes import nodes
 from ganeti.base import errors
 from ganeti.base.pathutils import Paths
 from ganeti.node.calls import power
-from ganeti.node.calls.membership import lifecycle
+from ganeti.node.calls.membership import roles
 
 
 class Switch:
@@ -27,7 +27,7 @@ def test_the_answer_comes_before_the_reset(tmp_path):
     answer = nodes.call(node, "node_powercycle", "kvm", {})
     assert answer == "Reboot scheduled in 5 seconds"
     assert switch.done.wait(60)
-    assert clock.now == 1000.0 + lifecycle.POWERCYCLE_DELAY_S
+    assert clock.now == 1000.0 + roles.POWERCYCLE_DELAY_S
 
 
 def test_the_kernels_files_are_open_before_they_are_needed(tmp_path):

@@ -1,4 +1,4 @@
-"""Procedures of one step, and calls of procedures with wrong arguments."""
+"""Procedures of one step, wrong arguments, and the switch of a node."""
 
 import dataclasses
 import errno
@@ -14,7 +14,7 @@ from fakes.processes import FakeRunner
 from ganeti.base import errors
 from ganeti.base.constants import versions
 from ganeti.node.calls import power, registry, verify
-from ganeti.node.calls.membership import lifecycle
+from ganeti.node.calls.membership import roles
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_a_machine_without_threads_is_reset_by_the_call_itself(
     done = []
     switch = type("Switch", (), {"cycle": lambda _self: done.append(clock.now)})()
     broken = dataclasses.replace(node, power=switch)
-    monkeypatch.setattr(lifecycle.threading, "Thread", Full)
+    monkeypatch.setattr(roles.threading, "Thread", Full)
     answer = nodes.call(broken, "node_powercycle", "kvm", {})
     assert answer == "Reboot scheduled in 5 seconds"
     assert done == [1005.0]
@@ -156,16 +156,16 @@ def test_a_reset_that_fails_is_logged(node, caplog, problem):
     asked = []
     driver = types.SimpleNamespace(reset_host=lambda: asked.append("hypervisor"))
     broken = dataclasses.replace(node, power=Switch())
-    lifecycle._cycle(broken, None)
+    roles._cycle(broken, None)
     assert f"power cycle failed: {problem}" in caplog.text
     # The hypervisor may still be able to.
-    lifecycle._cycle(broken, driver)
+    roles._cycle(broken, driver)
     assert asked == ["hypervisor"]
 
 
 @pytest.mark.parametrize(("run", "verb"), [(True, "check-and-start"), (False, "stop")])
 def test_a_helper_daemon_is_started_and_stopped(node, run, verb):
-    (daemon,) = lifecycle._HELPER_DAEMONS[:1]
+    (daemon,) = roles._HELPER_DAEMONS[:1]
     runner = FakeRunner(daemon_util=FakeRunner.DONE)
     given = dataclasses.replace(node, process=runner)
     assert nodes.call(given, "node_ensure_daemon", daemon, run) is True
@@ -204,6 +204,61 @@ def test_a_thread_that_waits_for_the_reset_does_not_keep_the_daemon(
         def start(self):
             made.append(self.daemon)
 
-    monkeypatch.setattr(lifecycle.threading, "Thread", Thread)
+    monkeypatch.setattr(roles.threading, "Thread", Thread)
     nodes.call(node, "node_powercycle", "kvm", {})
     assert made == [True]
+
+
+# The switch of a node, against a recorded ``ovs-vsctl``.
+
+
+@pytest.fixture
+def switch_node(tmp_path):
+    return dataclasses.replace(
+        nodes.make_node(tmp_path), process=FakeRunner(ovs_vsctl=FakeRunner.DONE)
+    )
+
+
+def test_a_switch_with_its_port_is_created_once(switch_node):
+    nodes.call(switch_node, "node_configure_ovs", "switch1", "lo")
+    nodes.call(switch_node, "node_configure_ovs", "switch1", "")
+    nodes.call(switch_node, "node_configure_ovs", "switch1", None)
+    create = "ovs-vsctl --timeout=60 -- --may-exist add-br switch1"
+    assert switch_node.process.lines == [
+        f"{create} -- --may-exist add-port switch1 lo",
+        create,
+        create,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "link", "text"),
+    [
+        ("", "", "wanted the name of a switch, found ''"),
+        ("--db", "", "wanted the name of a switch"),
+        ("a b", "", "wanted the name of a switch"),
+        ("switch1", "none0", "link of switch1, found 'none0'"),
+        ("switch1", "../lo", "link of switch1"),
+        ("switch1", "-x", "link of switch1"),
+    ],
+)
+def test_malformed_names_and_absent_interfaces_are_refused(
+    switch_node, name, link, text
+):
+    with pytest.raises(errors.GenericError, match=text):
+        nodes.call(switch_node, "node_configure_ovs", name, link)
+    assert switch_node.process.lines == []
+
+
+def test_the_words_of_the_tool_are_passed_on(switch_node):
+    switch_node.process.answers["ovs-vsctl"] = (1, "", "database connection failed")
+    with pytest.raises(errors.GenericError, match="database connection failed"):
+        nodes.call(switch_node, "node_configure_ovs", "switch1", "")
+
+
+def test_a_node_without_the_package_says_which_one(tmp_path):
+    if os.path.exists("/usr/bin/ovs-vsctl"):
+        pytest.skip("Open vSwitch is installed here")
+    switch_node = nodes.make_node(tmp_path)
+    with pytest.raises(errors.GenericError, match="package openvswitch-switch"):
+        nodes.call(switch_node, "node_configure_ovs", "switch1", "")

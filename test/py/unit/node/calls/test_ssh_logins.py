@@ -1,19 +1,23 @@
-"""Logins to other nodes: the check of their names, and the tool that changes keys."""
+"""Logins to other nodes, the tool that changes keys, and host keys of a node."""
 
+import contextlib
 import json
 import os
+import socket
 
+import paramiko
 import pytest
 
-from fakes import nodes
+from fakes import nodes, ssh_server
 from ganeti.base import errors
 from ganeti.base.filesystem import files
 from ganeti.base.net import netutils
 from ganeti.base.process import RunResult
 from ganeti.base.tls import x509
-from ganeti.node.calls.trust import ssh_keys, ssh_verify
+from ganeti.node.calls import crypto, ssh_keys, verify
+from ganeti.node.calls.membership import roles
 from ganeti.protocols import ssconf
-from ganeti.protocols.ssh import client
+from ganeti.protocols.ssh import client, keys
 
 THIS, OTHER, THIRD = (f"node{number}.example" for number in (1, 2, 3))
 
@@ -89,7 +93,7 @@ def environment(node, name):
 def test_nodes_are_asked_for_their_names(node, shells):
     names = {"sh": result(f"{OTHER}\n")}, {"sh": result("node3\n")}
     shells.results = dict(zip((OTHER, THIRD), names, strict=True))
-    assert ssh_verify.check_reach(node, {OTHER: 2202, THIRD: 22}) == {}
+    assert verify.check_reach(node, {OTHER: 2202, THIRD: 22}) == {}
     assert shells.opened == {
         OTHER: (2202, "192.0.2.2", environment(node, OTHER)),
         THIRD: (22, "192.0.2.3", environment(node, THIRD)),
@@ -120,7 +124,7 @@ def test_nodes_are_asked_for_their_names(node, shells):
 def test_the_problem_of_a_node_is_named(node, shells, answer, problem):
     shells.results = {OTHER: {"sh": answer}}
     expected = {} if problem is None else {OTHER: problem}
-    assert ssh_verify.check_reach(node, {OTHER: 22}) == expected
+    assert verify.check_reach(node, {OTHER: 22}) == expected
 
 
 def test_a_node_that_cannot_be_reached_does_not_hide_the_others(node, shells):
@@ -129,7 +133,7 @@ def test_a_node_that_cannot_be_reached_does_not_hide_the_others(node, shells):
         THIRD: {"sh": result("node9")},
     }
     ports = {"gone.example": 22, OTHER: 22, THIRD: 22}
-    actual = ssh_verify.check_reach(node, ports)
+    actual = verify.check_reach(node, ports)
     assert list(actual) == ["gone.example", OTHER, THIRD]
     assert "unknown host" in actual["gone.example"]
     assert actual[OTHER] == "no route to host"
@@ -196,3 +200,67 @@ def test_a_node_that_the_files_lack_has_the_port_of_this_node(
     ssconf.write(node.paths, {"ssh_ports": ""})
     distribution.run_tool(THIRD, {})
     assert shells.opened[THIRD][0] == 22
+
+
+# SSH host keys of a node: a reloaded server refuses connections for a moment.
+
+NAME = "node1.example"
+KIND = "ed25519"
+
+
+class Machine(nodes.CountedClock):
+    """A node whose reloaded SSH server opens its socket during the third wait."""
+
+    def __init__(self, directory):
+        super().__init__()
+        self.waits = 0
+        self.servers = contextlib.ExitStack()
+        # Bound and not listening: connections are refused until a server has the port.
+        self.reserved = socket.socket()
+        self.reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.reserved.bind(("127.0.0.1", 0))
+        self.port = self.reserved.getsockname()[1]
+        self.node = nodes.make_node(directory, NAME, time=self)
+        paths = self.node.paths
+        for path in (paths.data_dir, paths.lock_dir, paths.sshd_dir):
+            os.makedirs(path, exist_ok=True)
+        self.key_path = keys.host_key_path(paths.sshd_dir, KIND)
+        keys.save(keys.generate(KIND, None, "root"), self.key_path)
+        values = {
+            "ssh_ports": f"{NAME}={self.port}",
+            "node_primary_ips": f"{NAME} 127.0.0.1",
+        }
+        ssconf.write(paths, values)
+
+    def wait(self, event, timeout_s):
+        self.waits += 1
+        if self.waits == 3:
+            self.reserved.close()
+            key = paramiko.Ed25519Key.from_private_key_file(self.key_path)
+            server = ssh_server.Server(key, ssh_server.Account(), port=self.port)
+            self.servers.enter_context(server)
+        return super().wait(event, timeout_s)
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    monkeypatch.setattr(roles, "daemon_util", lambda *_words: None)
+    made = Machine(tmp_path)
+    with made.servers:
+        yield made
+    made.reserved.close()
+
+
+def test_new_keys_are_used_when_the_reloaded_server_answers_at_last(machine):
+    (new,) = crypto.make_host_keys(machine.node)
+    assert crypto.use_host_keys(machine.node) == (new,)
+    assert machine.waits == 3
+    assert not os.path.exists(machine.key_path + crypto.WAITING_HOST_KEYS)
+
+
+def test_a_server_that_never_answers_is_named_and_the_keys_wait(machine):
+    crypto.make_host_keys(machine.node)
+    machine.waits = 3
+    with pytest.raises(errors.SshError, match=f"{NAME}.*cannot be reached"):
+        crypto.use_host_keys(machine.node)
+    assert os.path.exists(machine.key_path + crypto.WAITING_HOST_KEYS)

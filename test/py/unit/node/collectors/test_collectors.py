@@ -2,19 +2,21 @@
 
 import logging
 import os
+import pathlib
 
 import pytest
 
 from ganeti.base import errors
+from ganeti.base.constants.protocols import mond
 from ganeti.base.pathutils import Paths
-from ganeti.daemons.mond import settings
+from ganeti.daemons import mond_agent
 from ganeti.node.collectors import collector_table as collectors
-from ganeti.node.collectors import helper
-from ganeti.node.collectors.reports import Kind
+from ganeti.node.collectors import helper, pages
 from ganeti.node.collectors.sources import Sources, minor_owners
 from ganeti.protocols.confd import wire
 from ganeti.protocols.confd.client import Result
 
+TOP = pathlib.Path(__file__).parents[5]
 BY_NAME = {item.name: item for item in collectors.COLLECTORS}
 XL_LIST = """Name                ID   Mem VCPUs      State   Time(s)
 Domain-0             0  1024     4     r-----    1000.0
@@ -74,18 +76,36 @@ def sources(confd=None, *, tasks=None, name="", hypervisors=("kvm",)):
 
 
 def test_the_collectors_have_their_names_and_categories():
-    assert [(item.name, item.category, item.kind) for item in BY_NAME.values()] == [
-        ("cpu-avg-load", None, Kind.PERFORMANCE),
-        ("diskstats", "storage", Kind.PERFORMANCE),
-        ("drbd", "storage", Kind.STATUS),
-        ("inst-status-xen", "instance", Kind.STATUS),
-        ("lv", "storage", Kind.PERFORMANCE),
-        ("xen-cpu-avg-load", None, Kind.PERFORMANCE),
-        ("kvm-inst-rss", None, Kind.PERFORMANCE),
-        ("diagnose", "node", Kind.STATUS),
+    documented = [BY_NAME[name] for name in mond.DATA_COLLECTOR_NAMES]
+    assert [(item.name, item.row.category, item.row.kind) for item in documented] == [
+        ("cpu-avg-load", None, mond.Kind.PERFORMANCE),
+        ("diskstats", "storage", mond.Kind.PERFORMANCE),
+        ("drbd", "storage", mond.Kind.STATUS),
+        ("inst-status-xen", "instance", mond.Kind.STATUS),
+        ("lv", "storage", mond.Kind.PERFORMANCE),
+        ("xen-cpu-avg-load", None, mond.Kind.PERFORMANCE),
     ]
-    with_samples = {item.name for item in BY_NAME.values() if item.sampler}
+    assert set(BY_NAME) == {*mond.DATA_COLLECTOR_NAMES, *mond.FURTHER_COLLECTOR_NAMES}
+    with_samples = {item.name for item in BY_NAME.values() if item.code.sampler}
     assert with_samples == {"cpu-avg-load", "xen-cpu-avg-load"}
+    assert with_samples == {row.name for row in mond.COLLECTORS if row.is_average}
+    assert set(collectors._CODE) == set(BY_NAME), "code of a collector without a row"
+
+
+def test_manual_pages_have_the_collectors_of_the_table():
+    text = pages.expand("First.\n\n.. collectors:: ganeti-mond\n\nLast.\n")
+    assert text.startswith("First.\n\n| **cpu-avg-load** (default): busy part of each")
+    assert "\n| **lv** (storage): logical volumes, where LVM is installed" in text
+    shared = "**inst-status-xen** (instance), **xen-cpu-avg-load** (default): where Xen"
+    assert f"\n| {shared} is enabled\n" in text
+    text = pages.expand(".. collectors:: mon-collector")
+    assert text.startswith("diskstats\n   Counters of block devices.\ndrbd\n   State")
+    assert "\nload-average\n   Load averages and the number of tasks, from" in text
+    averages = "The averages of *cpu-avg-load* and *xen-cpu-avg-load* exist only inside"
+    assert text.endswith(f"\n\n{averages} the daemon.")
+    for name in ("ganeti-mond", "mon-collector"):
+        page = (TOP / "man" / f"{name}.rst").read_text()
+        assert f"\n.. collectors:: {name}\n" in page
 
 
 @pytest.mark.parametrize(
@@ -100,7 +120,7 @@ def test_the_collectors_have_their_names_and_categories():
 def test_a_node_has_the_collectors_of_its_hypervisors(hypervisors, names):
     made, _asked = sources(hypervisors=hypervisors)
     of_hypervisors = {"kvm-inst-rss", "inst-status-xen", "xen-cpu-avg-load"}
-    actual = {name for name in of_hypervisors if BY_NAME[name].is_applicable(made)}
+    actual = {name for name in of_hypervisors if BY_NAME[name].code.is_applicable(made)}
     assert actual == names
 
 
@@ -108,15 +128,15 @@ def test_a_node_has_drbd_and_lvm_if_their_files_exist(tmp_path, monkeypatch):
     made, _asked = sources()
     proc = tmp_path / "drbd"
     monkeypatch.setattr(collectors, "PROC_DRBD", str(proc))
-    assert not BY_NAME["drbd"].is_applicable(made)
+    assert not BY_NAME["drbd"].code.is_applicable(made)
     with pytest.raises(errors.OpExecError, match="does not exist: the module of DRBD"):
-        BY_NAME["drbd"].collect(made)
+        BY_NAME["drbd"].code.collect(made)
     proc.write_text(DRBD)
-    assert BY_NAME["drbd"].is_applicable(made)
+    assert BY_NAME["drbd"].code.is_applicable(made)
     monkeypatch.setattr(collectors, "SAFE_PATH", str(tmp_path))
-    assert not BY_NAME["lv"].is_applicable(made)
+    assert not BY_NAME["lv"].code.is_applicable(made)
     (tmp_path / "lvs").touch(0o755)
-    assert BY_NAME["lv"].is_applicable(made)
+    assert BY_NAME["lv"].code.is_applicable(made)
 
 
 def test_drbd_devices_get_the_instances_of_this_node(tmp_path, monkeypatch):
@@ -128,7 +148,7 @@ def test_drbd_devices_get_the_instances_of_this_node(tmp_path, monkeypatch):
     monkeypatch.setattr(collectors, "PROC_DRBD", str(proc))
     confd = Confd(**{"node1.tst": [["node1.tst", 0, "web1", "disk/0"]]})
     made, _asked = sources(confd)
-    data = BY_NAME["drbd"].collect(made)
+    data = BY_NAME["drbd"].code.collect(made)
     assert [device["instance"] for device in data["deviceInfos"]] == ["web1"]
     assert confd.asked == [(DRBD_OF_NODE, "node1.tst")]
     assert confd.limits == {5.0}
@@ -160,7 +180,7 @@ def test_volumes_get_the_instances_of_this_node():
         }
     )
     made, asked = sources(confd, tasks={"volumes": text})
-    data = BY_NAME["lv"].collect(made)
+    data = BY_NAME["lv"].code.collect(made)
     owners = {row["name"]: row["instance"] for row in data}
     assert owners == {"a": "web1", "b": "db", "c": None}
     assert asked == [("volumes", "")]
@@ -194,7 +214,7 @@ def test_domains_of_xen_get_their_state_and_uptime():
         **{"node1.tst": [[{"name": "web1", "admin_state": "up"}], [{"name": "db"}]]}
     )
     made, asked = sources(confd, tasks={"domains": XL_LIST, "uptimes": XL_UPTIME})
-    data = BY_NAME["inst-status-xen"].collect(made)
+    data = BY_NAME["inst-status-xen"].code.collect(made)
     assert [row["name"] for row in data["instances"]] == ["web1"]
     assert asked == [("domains", ""), ("uptimes", "")]
 
@@ -205,7 +225,7 @@ def test_samples_of_domains_and_processors_are_those_of_the_node(tmp_path, monke
     monkeypatch.setattr(collectors, "PROC_STAT", str(stat))
     made, asked = sources(tasks={"domains": XL_LIST})
     for name in ("cpu-avg-load", "xen-cpu-avg-load"):
-        sampler = BY_NAME[name].sampler()
+        sampler = BY_NAME[name].code.sampler()
         before = sampler.data()
         sampler.add(made)
         sampler.add(made)
@@ -215,7 +235,7 @@ def test_samples_of_domains_and_processors_are_those_of_the_node(tmp_path, monke
 
 
 def test_the_diagnosis_is_that_of_the_named_command():
-    collect = BY_NAME["diagnose"].collect
+    collect = BY_NAME["diagnose"].code.collect
     made, asked = sources(tasks={})
     healthy = collect(made)
     assert asked == []
@@ -234,9 +254,26 @@ def test_the_diagnosis_is_that_of_the_named_command():
     assert "not here" in str(failed)
 
 
+def test_load_averages_are_those_of_the_kernel(tmp_path, monkeypatch):
+    assert collectors.PROC_LOADAVG == "/proc/loadavg"
+    text = tmp_path / "loadavg"
+    text.write_text("0.52 0.25 0.1 3/417 99\n")
+    monkeypatch.setattr(collectors, "PROC_LOADAVG", str(text))
+    made, asked = sources(hypervisors=())
+    assert BY_NAME["load-average"].code.is_applicable(made)
+    assert BY_NAME["load-average"].code.collect(made) == {
+        "load1": 0.52,
+        "load5": 0.25,
+        "load15": 0.1,
+        "running": 3,
+        "tasks": 417,
+    }
+    assert asked == []
+
+
 def test_guests_are_counted_by_the_helper():
     made, asked = sources(tasks={"guests": {"web1": 7}})
-    assert BY_NAME["kvm-inst-rss"].collect(made) == {"web1": 7}
+    assert BY_NAME["kvm-inst-rss"].code.collect(made) == {"web1": 7}
     assert asked == [("guests", "")]
 
 
@@ -252,7 +289,7 @@ def follower(collectors_answer, config_answer, death=None, templates=None):
     confd = Confd(**{f"of_{COLLECTORS}": collectors_answer, pointer: config_answer})
     refused = REFUSED if death is None else None
     confd.answers |= {DEATH: refused or death, TEMPLATES: templates or REFUSED}
-    return settings.Follower(confd.connect), confd, pointer
+    return mond_agent.Follower(confd.connect), confd, pointer
 
 
 def test_settings_are_those_of_the_cluster(caplog):
@@ -260,7 +297,9 @@ def test_settings_are_those_of_the_cluster(caplog):
     made, confd, pointer = follower(ROWS, "check")
     assert made.refresh() is True
     assert made.refresh() is True
-    assert made.present == settings.Settings(frozenset({"drbd"}), {"lv": 10.0}, "check")
+    assert made.present == mond_agent.Settings(
+        frozenset({"drbd"}), {"lv": 10.0}, "check"
+    )
     assert confd.asked[:2] == [(COLLECTORS, None), (CONFIG, pointer)]
     assert confd.limits == {5.0}
     assert caplog.messages == [
@@ -336,10 +375,10 @@ def test_settings_stay_without_an_answer(caplog, answer, reason):
     ],
 )
 def test_intervals_are_limited(micros, seconds):
-    made = settings.parse({"lv": {"interval": micros}, "x": 5}, None)
+    made = mond_agent.parse({"lv": {"interval": micros}, "x": 5}, None)
     assert made.interval_s("lv") == seconds
     assert made.diagnose == ""
-    assert settings.parse([], 5) == settings.Settings()
+    assert mond_agent.parse([], 5) == mond_agent.Settings()
 
 
 # Tasks of the helper

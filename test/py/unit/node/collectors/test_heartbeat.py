@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from fakes.clocks import FakeClock
 from fakes.patience import until
 from ganeti.base.pathutils import Paths
-from ganeti.daemons.mond import metrics
+from ganeti.daemons import mond_agent
 from ganeti.node.collectors import heartbeat
 from ganeti.node.storage import allowed, heartbeats
 from ganeti.node.storage.heartbeats import State
@@ -150,13 +150,13 @@ def test_a_heartbeat_that_storage_takes_in_part_replaces_none(shared, monkeypatc
 def test_metrics_have_the_age_of_the_heartbeat(nodes, monkeypatch):
     one, _two = nodes
     one.heart.beat(KINDS)
-    monkeypatch.setattr(metrics.clock, "SystemClock", lambda: one.clock)
+    monkeypatch.setattr(mond_agent.clock, "SystemClock", lambda: one.clock)
     one.clock.now += 5
     never = State(written={"/never": (0.0, "full"), "": (0.0, "no key")})
     for state, ages in ((one.state, {one.place: 5.0}), (never, {"/never": math.inf})):
-        (family,) = metrics._heartbeats(state)
+        (family,) = mond_agent._heartbeats(state)
         assert {each.labels["directory"]: each.value for each in family.samples} == ages
-    assert list(metrics._heartbeats(None)) == []
+    assert list(mond_agent._heartbeats(None)) == []
     assert list(text_string_to_metric_families("")) == []
 
 

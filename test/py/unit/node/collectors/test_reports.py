@@ -12,17 +12,9 @@ import pytest
 from fakes.clocks import FakeClock
 from ganeti.base.constants import versions
 from ganeti.base.pathutils import Paths
-from ganeti.daemons.mond import metrics, settings
-from ganeti.daemons.mond.agent import Agent
-from ganeti.daemons.mond.application import Application
-from ganeti.node.collectors import (
-    diagnosis,
-    disk_stats,
-    drbd_status,
-    processors,
-    volumes,
-    xen,
-)
+from ganeti.daemons import mond_agent
+from ganeti.daemons.mond_agent import Agent, Application
+from ganeti.node.collectors import block_devices, processors, reports, xen
 from ganeti.node.collectors.collector_table import COLLECTORS, Sampler
 from ganeti.node.collectors.sources import Sources
 
@@ -108,7 +100,7 @@ class Processors(Sampler):
         window = processors.LoadWindow()
         for now in (0.0, 10.0, 20.0):
             busy, idle = int(100 + 20 * now), int(100 + 60 * now)
-            window.add(now, processors.parse(CPU.format(busy, idle)))
+            window.add(now, processors.parse_processors(CPU.format(busy, idle)))
         return window.data()
 
 
@@ -122,19 +114,22 @@ class Domains(Processors):
 
 
 OF_TEXTS = {
-    "diskstats": lambda: disk_stats.parse(DISKSTATS),
-    "drbd": lambda: drbd_status.parse(PROC_DRBD, {0: "web1", 4: "db"}),
+    "diskstats": lambda: block_devices.parse_counters(DISKSTATS),
+    "drbd": lambda: block_devices.parse_drbd(PROC_DRBD, {0: "web1", 4: "db"}),
     "inst-status-xen": lambda: xen.instance_status(
         PRIMARIES, xen.parse_list(XL_LIST), xen.parse_uptime(XL_UPTIME)
     ),
-    "lv": lambda: volumes.parse(
+    "lv": lambda: block_devices.parse_volumes(
         LVS,
-        volumes.volumes_of(
+        block_devices.volumes_of(
             "web1", [{"dev_type": "plain", "logical_id": ["xenvg", "a"]}]
         ),
     ),
     "kvm-inst-rss": lambda: {"web2": 100, "web3": 0},
-    "diagnose": lambda: diagnosis.parse('{"status": "evacuate", "details": "x"}'),
+    "load-average": lambda: processors.parse_load("0.52 0.25 0.1 3/417 99\n"),
+    "diagnose": lambda: reports.parse_diagnosis(
+        '{"status": "evacuate", "details": "x"}'
+    ),
 }
 SAMPLERS = {"cpu-avg-load": Processors, "xen-cpu-avg-load": Domains}
 
@@ -145,21 +140,21 @@ def application():
 
     def fixed(item):
         if item.name in SAMPLERS:
-            made = item._replace(sampler=SAMPLERS[item.name])
+            code = item.code._replace(sampler=SAMPLERS[item.name])
         else:
-            made = item._replace(collect=lambda _sources: OF_TEXTS[item.name]())
-        return made._replace(is_applicable=lambda _sources: True)
+            code = item.code._replace(collect=lambda _sources: OF_TEXTS[item.name]())
+        return item._replace(code=code._replace(is_applicable=lambda _sources: True))
 
     sources = Sources(Paths(), None, None, lambda: "", lambda: ["kvm"])
     clock = FakeClock()
     agent = Agent(
-        sources, settings.Settings, clock, tuple(fixed(item) for item in COLLECTORS)
+        sources, mond_agent.Settings, clock, tuple(fixed(item) for item in COLLECTORS)
     )
     return Application(
         agent,
         hostname="node1.tst",
         key=lambda: b"key\n",
-        metrics=metrics.exposition(metrics.NodeMetrics(agent)),
+        metrics=mond_agent.exposition(mond_agent.NodeMetrics(agent)),
         clock=clock,
     )
 
@@ -255,7 +250,7 @@ def test_an_error_of_the_agent_has_no_details(application, monkeypatch):
     ],
 )
 def test_an_output_that_cannot_be_used_needs_nothing(output, details):
-    data = diagnosis.parse(output)
+    data = reports.parse_diagnosis(output)
     assert data["status"] == "Ok"
     assert data["details"].startswith(details)
     assert len(data["details"]) <= 500
@@ -263,22 +258,36 @@ def test_an_output_that_cannot_be_used_needs_nothing(output, details):
 
 def test_the_deepest_output_is_read():
     output = '{"a":' * 30 + "1" + "}" * 30
-    assert diagnosis.parse(output) == json.loads(output)
-    assert diagnosis.in_order("x" * 600) == {"status": "Ok", "details": "x" * 500}
-    states = [state.value for state in diagnosis.NodeHealth]
+    assert reports.parse_diagnosis(output) == json.loads(output)
+    assert reports.in_order("x" * 600) == {"status": "Ok", "details": "x" * 500}
+    states = [state.value for state in reports.NodeHealth]
     assert states == ["Ok", "live-repair", "evacuate", "evacuate-failover"]
 
 
 @pytest.mark.parametrize(
     ("parse", "text", "problem"),
     [
-        (disk_stats.parse, "8 0 sda 1 2\n", r"^line of 5 words: '8 0 sda 1 2'$"),
-        (xen.parse_list, "Name\nweb1 3 512 1 r\n", r"^line of 5 words: 'web1 3 512 1"),
-        (lambda text: drbd_status.parse(text, {}), "x", "^no version of DRBD$"),
-        (lambda text: volumes.parse(text, {}), "{}", "^no report of lvs: KeyError"),
-        (lambda text: volumes.parse(text, {}), "[]", "^no report of lvs: TypeError"),
         (
-            lambda text: volumes.parse(text, {}),
+            block_devices.parse_counters,
+            "8 0 sda 1 2\n",
+            r"^line of 5 words: '8 0 sda 1 2'$",
+        ),
+        (processors.parse_load, "1 2 3 4\n", r"^no load averages: '1 2 3 4"),
+        (processors.parse_load, "1 2 3 4 5\n", r"^no load averages: '1 2 3 4 5"),
+        (xen.parse_list, "Name\nweb1 3 512 1 r\n", r"^line of 5 words: 'web1 3 512 1"),
+        (lambda text: block_devices.parse_drbd(text, {}), "x", "^no version of DRBD$"),
+        (
+            lambda text: block_devices.parse_volumes(text, {}),
+            "{}",
+            "^no report of lvs: KeyError",
+        ),
+        (
+            lambda text: block_devices.parse_volumes(text, {}),
+            "[]",
+            "^no report of lvs: TypeError",
+        ),
+        (
+            lambda text: block_devices.parse_volumes(text, {}),
             '{"report": [5]}',
             "^no report of lvs: AttributeError",
         ),
@@ -290,5 +299,5 @@ def test_texts_of_another_form_are_refused(parse, text, problem):
 
 
 def test_blank_lines_are_left_out():
-    assert disk_stats.parse("\n \n") == []
+    assert block_devices.parse_counters("\n \n") == []
     assert xen.parse_list("Name\n\n") == {}

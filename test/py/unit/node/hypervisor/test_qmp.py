@@ -203,7 +203,19 @@ def test_a_refused_command_is_reported_with_its_reason(tmp_path):
         with pytest.raises(qmp.QmpCommandError) as caught:
             session.execute("device_del", {"id": "x"})
         assert str(caught.value) == "instance web1: device_del: no such device"
+        assert not isinstance(caught.value, qmp.QmpNotFoundError)
     assert asked[1:] == [("device_del", {"id": "x"}, [])]
+
+
+def test_a_device_that_is_not_there_is_an_error_of_its_own(tmp_path):
+    path = str(tmp_path / "qmp")
+    missing = {"error": {"class": "DeviceNotFound", "desc": "Device 'x' not found"}}
+    with (
+        talkative(path, {"netdev_del": missing}),
+        qmp.Qmp(path, "web1", timeout_s=30) as session,
+        pytest.raises(qmp.QmpNotFoundError, match="web1: netdev_del: Device 'x' not"),
+    ):
+        session.execute("netdev_del", {"id": "x"})
 
 
 def test_an_emulator_that_does_not_answer_is_given_up(tmp_path):

@@ -11,7 +11,7 @@ from ganeti.base import errors
 from ganeti.base.clock import SystemClock
 from ganeti.base.pathutils import Paths
 from ganeti.node import hypervisor
-from ganeti.node.hypervisor.kvm import security
+from ganeti.node.hypervisor.kvm import launch
 from ganeti.node.hypervisor.kvm.files import Files
 
 NOBODY = pwd.getpwnam("nobody")
@@ -39,18 +39,18 @@ def taken(effects):
 
 
 def test_a_user_of_the_pool_is_the_guests_until_it_is_given_back(effects, guest):
-    with security.user(effects, guest, POOL) as name:
+    with launch.emulator_user(effects, guest, POOL) as name:
         assert name == NOBODY.pw_name
     assert pathlib.Path(guest.uid).read_text() == str(NOBODY.pw_uid)
     assert taken(effects) == [str(NOBODY.pw_uid)]
-    security.release(guest)
+    launch.release_user(guest)
     assert taken(effects) == []
     assert not os.path.exists(guest.uid)
-    security.release(guest)
+    launch.release_user(guest)
 
 
 def test_a_start_that_fails_gives_the_user_back(effects, guest):
-    with pytest.raises(ZeroDivisionError), security.user(effects, guest, POOL):
+    with pytest.raises(ZeroDivisionError), launch.emulator_user(effects, guest, POOL):
         raise ZeroDivisionError
     assert taken(effects) == []
     assert not os.path.exists(guest.uid)
@@ -62,23 +62,23 @@ def test_an_empty_pool_is_reported_with_the_guests_name(effects, guest):
         pytest.raises(
             errors.HypervisorError, match="web1: cannot get a user of the pool"
         ),
-        security.user(effects, guest, POOL),
+        launch.emulator_user(effects, guest, POOL),
     ):
         pass
 
 
 def test_given_users_and_none(effects, guest):
-    with security.user(
+    with launch.emulator_user(
         effects, guest, {"security_model": "user", "security_domain": "nobody"}
     ) as name:
         assert name == "nobody"
-    with security.user(effects, guest, {"security_model": "none"}) as name:
+    with launch.emulator_user(effects, guest, {"security_model": "none"}) as name:
         assert name is None
     with (
         pytest.raises(
             errors.HypervisorError, match="user 'nosuchuser' of the emulator"
         ),
-        security.user(
+        launch.emulator_user(
             effects, guest, {"security_model": "user", "security_domain": "nosuchuser"}
         ),
     ):

@@ -12,13 +12,14 @@ import msgspec
 import pytest
 
 from fakes import golden
+from fakes import storage_contract as contract
 from fakes.drbd_tools import FakeDrbd, FakeDrbd9
 from fakes.nodes import CountedClock
 from ganeti.base import errors, pathutils
 from ganeti.model.objects.filled import DiskX
 from ganeti.node import storage
 from ganeti.node.calls.disks import blockdev as disks
-from ganeti.node.storage import drbd_tools, mirrors, volumes
+from ganeti.node.storage import drbd_commands, mirrors, volumes
 
 FOLDER = pathlib.Path(__file__).parents[4] / "data" / "storage"
 RUNS = [
@@ -56,7 +57,7 @@ class Disk:
                                 "local-ip": here, "remote-ip": there},
             )  # fmt: skip
         self.device = storage.device(pathutils.Paths(), record, self.tools)
-        self.device.clock = self.clock
+        getattr(self.device, "drbd", self.device).clock = self.clock
 
     def do_refuse(self, command, code, *text):
         """Let the next run of a command fail."""
@@ -106,7 +107,7 @@ class Disk:
             dynamic_params=self.device.disk.dynamic_params | values
         )
         self.device = storage.device(pathutils.Paths(), record, self.tools)
-        self.device.clock = self.clock
+        getattr(self.device, "drbd", self.device).clock = self.clock
 
     def do_seconds(self):
         """Print how long the disk has waited."""
@@ -130,7 +131,8 @@ class Disk:
         """Do one step."""
         if hasattr(self, f"do_{verb}"):
             return getattr(self, f"do_{verb}")(*words)
-        member = getattr(self.device, verb)
+        owner = self.device if hasattr(self.device, verb) else self.device.drbd
+        member = getattr(owner, verb)
         if not callable(member):
             return member
         options, values = {}, []
@@ -150,7 +152,7 @@ class Disk:
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """Give the function that runs the steps of a line."""
-    monkeypatch.setattr(drbd_tools, "PROC", str(tmp_path / "drbd"))
+    monkeypatch.setattr(drbd_commands, "PROC", str(tmp_path / "drbd"))
     monkeypatch.setattr(volumes, "DEVICES", str(tmp_path))
     monkeypatch.setattr(
         mirrors.MirrorDisk, "new_generation", staticmethod(lambda: "5F0A1B2C3D4E5F60")
@@ -261,3 +263,39 @@ def test_a_mirror_needs_two_volumes_and_a_minor_of_this_node(tmp_path):
         record = msgspec.structs.replace(disk, **changes)
         with pytest.raises(errors.BlockDeviceError, match=re.escape(text)):
             mirrors.MirrorDisk(pathutils.Paths(), record, FakeDrbd(tmp_path / "drbd"))
+
+
+# The answers of the tools keep the contract, which has all that disks run with DRBD 8.4.
+
+STORIES = contract.stories()
+TRANSCRIPTS = ("volumes.txt", "mirrors.txt")
+TOOLS = ("lv", "pv", "vg", "drbd")
+
+
+@pytest.mark.parametrize("title", STORIES)
+def test_the_fakes_keep_the_contract(title, tmp_path, monkeypatch):
+    monkeypatch.setattr(drbd_commands, "PROC", str(tmp_path / "drbd"))
+    node = contract.Fakes(tmp_path / "drbd")
+    assert contract.answered(node, STORIES[title]) == STORIES[title]
+
+
+def uses(lines):
+    """Return the commands with each of their options."""
+    for line in lines:
+        program, *words = line.split()
+        if program.startswith(TOOLS):
+            verbs = words[:1] if program == "drbdsetup" else words[5:6]
+            verb = verbs if program.startswith("drbd") else []
+            options = re.findall(r" (--[a-z0-9-]+)", line)
+            yield from ((program, *verb, option) for option in (*options, ""))
+
+
+def test_the_contract_has_each_command_and_option_of_the_transcripts():
+    run = [
+        line.strip()
+        for name in TRANSCRIPTS
+        for _words, output in golden.runs(contract.PATH.parent / name)
+        for line in output.splitlines()
+    ]
+    stated = {use for lines in STORIES.values() for use in uses(lines)}
+    assert set(uses(run)) <= stated

@@ -5,14 +5,7 @@ import pytest
 from fakes.processes import FakeRunner
 from ganeti.base import errors, pathutils
 from ganeti.model.objects.filled import DiskX
-from ganeti.node.storage import (
-    LocalStatus,
-    drbd9_state,
-    drbd_commands,
-    drbd_state,
-    drbd_tools,
-    mirrors,
-)
+from ganeti.node.storage import LocalStatus, drbd_commands, drbd_state, mirrors
 from ganeti.node.storage import base as storage_base
 
 HEAD = """version: 8.4.11 (api:1/proto:86-101)
@@ -75,7 +68,7 @@ SECRET = "5ec2e7"
 def kernel(tmp_path, monkeypatch):
     """Set the text of the kernel."""
     path = tmp_path / "drbd"
-    monkeypatch.setattr(drbd_tools, "PROC", str(path))
+    monkeypatch.setattr(drbd_commands, "PROC", str(path))
     path.write_text(HEAD)
     return path.write_text
 
@@ -176,7 +169,7 @@ def test_other_releases_and_an_absent_module_are_refused(kernel, monkeypatch):
     wrong = r"wanted version 8\.4 or 9, found 8\.3\.11"
     with pytest.raises(errors.StorageError, match=wrong):
         drbd_commands.mirrors(FakeRunner())
-    monkeypatch.setattr(drbd_tools, "PROC", "/nonexistent/drbd")
+    monkeypatch.setattr(drbd_commands, "PROC", "/nonexistent/drbd")
     with pytest.raises(errors.StorageError, match="modprobe drbd"):
         drbd_commands.mirrors(FakeRunner())
 
@@ -352,9 +345,9 @@ def test_a_growth_ends_when_the_new_part_is_being_copied(
 
     kernel(before)
     grown = device(FakeRunner(drbdsetup=drbdsetup))
-    grown.clock = Polls(kernel, later)
+    grown.drbd.clock = Polls(kernel, later)
     grown.grow(64, dryrun=False, backingstore=False)
-    assert grown.clock.waits == waits
+    assert grown.drbd.clock.waits == waits
 
 
 #: As ``drbdsetup status --json`` of drbd-utils 9 prints it, with all its members.
@@ -430,7 +423,7 @@ SYNC9 = (
 def test_states_of_drbd_9_become_those_of_8(link, replication, connection):
     text = STATUS9.replace('state": "Connected', f'state": "{link}')
     text = text.replace("Established", replication).replace('"out-of-sync": 0', SYNC9)
-    mirror = drbd9_state.parse_status(text)[0]
+    mirror = drbd_state.parse_status_9(text)[0]
     assert (mirror.connection, mirror.role, mirror.disk) == (
         connection, "Primary", "UpToDate"
     )  # fmt: skip
@@ -449,14 +442,14 @@ def test_a_device_of_drbd_9_without_connections_is_alone(disk, connection):
         '[{"name":"resource7","node-id":0,"role":"Secondary","devices":'
         f'[{{"volume":0,"minor":7,"disk-state":"{disk}"}}],"connections":[]}}]'
     )
-    assert drbd9_state.parse_status(text)[7].connection == connection
-    assert drbd9_state.parse_status("") == {}
+    assert drbd_state.parse_status_9(text)[7].connection == connection
+    assert drbd_state.parse_status_9("") == {}
 
 
 @pytest.mark.parametrize("text", ["no json", "{}", '[{"name":"r","devices":5}]'])
 def test_a_status_that_cannot_be_read_is_an_error(text):
     with pytest.raises(errors.StorageError, match="drbdsetup status: its output"):
-        drbd9_state.parse_status(text)
+        drbd_state.parse_status_9(text)
 
 
 SHOW9 = """resource "resource0" {
@@ -499,7 +492,7 @@ SHOW9 = """resource "resource0" {
 
 
 def test_settings_are_read_from_what_drbdsetup_9_shows():
-    assert drbd9_state.parse_show(SHOW9) == {
+    assert drbd_state.parse_show_9(SHOW9) == {
         "resource0": drbd_state.Resource(
             "resource0", (0,), "/dev/xenvg/d", "/dev/xenvg/m", "ipv4:10.77.0.2:11000",
             "ipv4:10.77.0.1:11000", two_primaries=True, peer_id=1,

@@ -8,7 +8,8 @@ import pytest
 
 from fakes import nodes
 from ganeti.base import errors, process
-from ganeti.node.storage import external, gluster, space
+from ganeti.node.calls.disks import storage_units
+from ganeti.node.storage import external, gluster
 from ganeti.protocols import ssconf
 
 FILE = "ganeti/0c1d2e3f-4a5b-4c6d-8e7f-000000000200.0"
@@ -152,11 +153,11 @@ def test_paths_out_of_the_volume_are_refused(node, mounts, path):
 def test_space_is_that_of_the_only_mounted_volume(node, mounts):
     directory = "/var/run/ganeti/gluster"
     with pytest.raises(errors.StorageError, match="found 0; a volume is mounted when"):
-        space.report(node.paths, mounts, "gluster", directory)
+        storage_units.space_report(node.paths, mounts, "gluster", directory)
     device(node, mounts).exists()
-    report = space.report(node.paths, mounts, "gluster", directory)
+    report = storage_units.space_report(node.paths, mounts, "gluster", directory)
     assert report["storage_size"] > 0
-    rows = space.list_units(
+    rows = storage_units.list_storage_units(
         *(node.paths, mounts, "gluster"),
         args=[[directory]],
         name=None,

@@ -10,7 +10,7 @@ import pytest
 from ganeti.base import errors
 from ganeti.base.clock import SystemClock
 from ganeti.base.pathutils import Paths
-from ganeti.node.calls import heartbeats as procedures
+from ganeti.node.calls import basics as procedures
 from ganeti.node.storage import heartbeats
 from ganeti.node.storage.heartbeats import Beat, State
 

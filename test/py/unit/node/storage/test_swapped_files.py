@@ -1,4 +1,4 @@
-"""Another node swaps a disk file, or its directory, for a link at every single step."""
+"""Disks in files: copies of parts, growth, and links put there at any single step."""
 
 import contextlib
 import os
@@ -160,3 +160,56 @@ def test_a_directory_behind_a_link_that_stays_inside_is_not_usable(node):
     assert f"link is a symbolic link; below {top} none is followed" in problem
     missing = allowed.check_usable(node.paths, f"{nodes.STORAGE_DIR}/none")
     assert "found none" in missing
+
+
+def test_a_list_of_directories_that_is_no_text_is_named_with_its_line(node):
+    path = allowed.list_file(node.paths)
+    with open(path, "wb") as out:
+        out.write(b"# directories\n\n/srv/\xe4\n")
+    text = f"{path}, line 3: wanted UTF-8, found 0xe4"
+    with pytest.raises(errors.FileStoragePathError) as caught:
+        allowed.load(node.paths)
+    assert str(caught.value) == text
+    assert allowed.check_usable(node.paths, nodes.STORAGE_DIR) == text
+
+
+# Disks in files: copies of parts, and growth by nothing.
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """Return a disk of 4 MiB in a file."""
+    node = nodes.make_node(tmp_path)
+    path = f"{nodes.STORAGE_DIR}/disk0"
+    wire = nodes.disk(logical_id=["loop", path], size=4)
+    made = storage.device(node.paths, msgspec.convert(wire, DiskX), node.process)
+    made.create(4)
+    return made
+
+
+def content(disk):
+    with open(disk.path, "rb") as stream:
+        return stream.read()
+
+
+def test_a_part_is_copied_to_its_own_place(disk, tmp_path):
+    source = tmp_path / "source"
+    source.write_bytes(b"".join(bytes([number]) * MIB for number in (1, 2, 3, 4)))
+    disk.copy_part(str(source), 1, 2)
+    assert content(disk) == bytes(MIB) + b"\2" * MIB + b"\3" * MIB + bytes(MIB)
+    with pytest.raises(errors.BlockDeviceError, match="cannot copy 2 MiB at 3 MiB"):
+        disk.copy_part(str(source), 3, 2)
+    with pytest.raises(errors.BlockDeviceError, match="No such file"):
+        disk.copy_part(f"{source}.gone", 0, 1)
+
+
+def test_growth_by_nothing_changes_nothing(disk):
+    disk.grow(0, dryrun=False, backingstore=True)
+    assert disk.size_bytes() == 4 * MIB
+    with pytest.raises(errors.BlockDeviceError, match="cannot grow by -1 MiB"):
+        disk.grow(-1, dryrun=False, backingstore=True)
+    disk.grow(1, dryrun=True, backingstore=True)
+    disk.grow(1, dryrun=False, backingstore=False)
+    assert disk.size_bytes() == 4 * MIB
+    disk.grow(1, dryrun=False, backingstore=True)
+    assert disk.size_bytes() == 5 * MIB

@@ -1,6 +1,10 @@
 """Disks that are logical volumes, over LVM's tools in memory."""
 
 import dataclasses
+import os
+import pathlib
+import stat
+import types
 
 import msgspec
 import pytest
@@ -10,7 +14,8 @@ from fakes.lvm_tools import FakeLvm
 from ganeti.base import errors, pathutils
 from ganeti.model.objects.filled import DiskX
 from ganeti.node import storage
-from ganeti.node.storage import lvm, lvm_units, volumes
+from ganeti.node.calls.disks import storage_units
+from ganeti.node.storage import lvm, volumes
 
 PATHS = pathutils.Paths("", "node1")
 
@@ -85,7 +90,7 @@ def test_a_striped_volume_grows_without_stripes_where_space_is_on_one_alone(tool
 
 
 def test_space_counts_on_allocatable_present_physical_volumes_alone(tools):
-    lvm_units.set_allocatable(tools, "/dev/sda", allocatable=False)
+    storage_units.set_allocatable(tools, "/dev/sda", allocatable=False)
     with pytest.raises(
         errors.BlockDeviceError, match=r"needs 300 MiB.*has 200 MiB free"
     ):
@@ -93,7 +98,7 @@ def test_space_counts_on_allocatable_present_physical_volumes_alone(tools):
     assert tools.volumes == []
     disk(tools).create(100)
     assert "xenvg/a.disk0" not in tools.physical[0].used
-    lvm_units.set_allocatable(tools, "/dev/sda", allocatable=True)
+    storage_units.set_allocatable(tools, "/dev/sda", allocatable=True)
     tools.physical[1].is_missing = True
     with pytest.raises(
         errors.BlockDeviceError, match=r"needs 500 MiB.*has 400 MiB free"
@@ -104,9 +109,9 @@ def test_space_counts_on_allocatable_present_physical_volumes_alone(tools):
 def test_exclusive_disks_get_whole_physical_volumes():
     tools = FakeLvm(xenvg=[100, 100, 100])
     disk(tools, size=40, spindles=2).create(40, exclusive=True)
-    free = lvm_units.space(tools, "lvm-vg", "xenvg", exclusive=True)
+    free = storage_units.lvm_space(tools, "lvm-vg", "xenvg", exclusive=True)
     assert free == (100, 300)
-    assert lvm_units.space(tools, "lvm-pv", "xenvg", exclusive=True) == (1, 3)
+    assert storage_units.lvm_space(tools, "lvm-pv", "xenvg", exclusive=True) == (1, 3)
     with pytest.raises(
         errors.BlockDeviceError, match=r"needs 2 empty.*found 1 with 100"
     ):
@@ -200,31 +205,31 @@ def test_a_group_that_is_missing_is_named(tools):
 def test_units_have_rows_of_whole_mebibytes(tools):
     disk(tools).create(50)
     fields = ["name", "size", "used", "free", "allocatable"]
-    assert lvm_units.rows(tools, "lvm-vg", None, fields) == [
+    assert storage_units.lvm_rows(tools, "lvm-vg", None, fields) == [
         ["xenvg", 600, 52, 548, True],
         ["other", 100, 0, 100, True],
     ]
-    lvm_units.set_allocatable(tools, "/dev/sdb", allocatable=False)
-    assert lvm_units.rows(tools, "lvm-pv", "/dev/sdb", fields) == [
+    storage_units.set_allocatable(tools, "/dev/sdb", allocatable=False)
+    assert storage_units.lvm_rows(tools, "lvm-pv", "/dev/sdb", fields) == [
         ["/dev/sdb", 200, 0, 200, False]
     ]
     with pytest.raises(errors.StorageError, match=r"no unit /dev/sdx"):
-        lvm_units.rows(tools, "lvm-pv", "/dev/sdx", fields)
+        storage_units.lvm_rows(tools, "lvm-pv", "/dev/sdx", fields)
 
 
 def test_only_known_physical_volumes_are_changed(tools):
     for name in ("/dev/sdx", "--help", "other"):
         with pytest.raises(errors.StorageError, match=f"no unit {name}.*/dev/sda"):
-            lvm_units.set_allocatable(tools, name, allocatable=False)
+            storage_units.set_allocatable(tools, name, allocatable=False)
     before = len(tools.lines)
-    lvm_units.set_allocatable(tools, "/dev/sda", allocatable=True)
+    storage_units.set_allocatable(tools, "/dev/sda", allocatable=True)
     assert not any("pvchange" in line for line in tools.lines[before:])
 
 
 def test_a_repair_takes_out_what_is_missing_with_force_if_it_must(tools):
     disk(tools).create(8)
     tools.physical[0].is_missing = True
-    lvm_units.repair(tools, "xenvg")
+    storage_units.repair(tools, "xenvg")
     assert [unit.name for unit in tools.physical] == ["/dev/sdb", "/dev/sdc"]
     assert tools.volumes == []
     calls = [line for line in tools.lines if line.startswith("vgreduce")]
@@ -240,9 +245,9 @@ def test_a_repair_that_does_not_help_shows_both_outputs(tools):
     with pytest.raises(
         errors.StorageError, match=r"xenvg: could not.*cannot write.*vgs: "
     ):
-        lvm_units.repair(tools, "xenvg")
+        storage_units.repair(tools, "xenvg")
     with pytest.raises(errors.StorageError, match=r"no unit"):
-        lvm_units.repair(tools, "-x")
+        storage_units.repair(tools, "-x")
 
 
 @pytest.mark.parametrize(
@@ -256,7 +261,7 @@ def test_a_repair_that_does_not_help_shows_both_outputs(tools):
 )
 def test_other_changes_are_refused(kind, changes, text):
     with pytest.raises(errors.StorageError, match=text):
-        lvm_units.changes_of(changes, kind, "x")
+        storage_units.changes_of(changes, kind, "x")
 
 
 def test_procedures_use_the_node_s_tools(tmp_path, tools):
@@ -306,10 +311,65 @@ def test_a_disk_that_lvm_misses_is_named_with_what_takes_it_out():
     tools = FakeLvm(xenvg=[400, 200])
     tools.physical[1].is_missing = True
     with pytest.raises(errors.StorageError) as caught:
-        lvm_units.set_allocatable(tools, "/dev/sdb", allocatable=False)
+        storage_units.set_allocatable(tools, "/dev/sdb", allocatable=False)
     assert str(caught.value) == (
         "storage type lvm-pv: no unit /dev/sdb in a volume group; there are /dev/sda;"
         " LVM misses a physical volume of xenvg, as after the failure of its disk:"
         " nothing new is placed there, and gnt-node repair-storage takes it out of the"
         " group"
     )
+
+
+# Logical volumes as the kernel shows them.
+
+KNOWN = {"dm/name": "xen--vg-a.disk0\n", "dm/uuid": "LVM-0tYc\n", "size": "131072\n"}
+
+
+@pytest.fixture
+def volume(tmp_path, monkeypatch):
+    """Let the kernel show a device at /dev/xen-vg/a.disk0; give what to change."""
+    shown = dict(KNOWN)
+    device = types.SimpleNamespace(
+        st_mode=stat.S_IFBLK | 0o600, st_rdev=os.makedev(253, 7)
+    )
+    monkeypatch.setattr(volumes, "BLOCK", str(tmp_path))
+    monkeypatch.setattr(
+        volumes, "os",
+        types.SimpleNamespace(
+            stat=lambda _path: device, major=os.major, minor=os.minor
+        ),
+    )  # fmt: skip
+
+    def size():
+        for name, text in shown.items():
+            path = pathlib.Path(tmp_path, "253:7", name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return volumes.size_bytes("/dev/xen-vg/a.disk0", "xen-vg", "a.disk0")
+
+    return types.SimpleNamespace(shown=shown, device=device, size=size)
+
+
+def test_an_active_volume_has_the_size_that_the_kernel_shows(volume):
+    assert volume.size() == 64 * 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("dm/name", "xenvg-a.disk0\n"),
+        ("dm/name", "xen--vg-b.disk0\n"),
+        ("dm/uuid", "CRYPT-LUKS2-1\n"),
+        ("size", "many\n"),
+    ],
+)
+def test_another_device_at_the_path_is_no_volume(volume, name, text):
+    volume.shown[name] = text
+    assert volume.size() is None
+
+
+def test_a_file_and_nothing_at_the_path_are_no_volume(volume, monkeypatch):
+    volume.device.st_mode = stat.S_IFREG | 0o600
+    assert volume.size() is None
+    monkeypatch.undo()
+    assert volumes.size_bytes("/dev/no-group/none", "no-group", "none") is None

@@ -17,9 +17,9 @@ from fakes.exporting import (
 from fakes.jobs import FakeCallbacks, KeepingCallbacks
 from fakes.rpc import failure
 from ganeti.base import errors
-from ganeti.master.hooksmaster import environment
-from ganeti.master.jqueue.executor import Canceled
-from ganeti.operations.instance.create import import_export
+from ganeti.master import hooksmaster
+from ganeti.master.jqueue.effects import Canceled
+from ganeti.operations.instance.create import create
 
 EXPORT = {
     "OP_ID": "OP_BACKUP_EXPORT",
@@ -259,6 +259,14 @@ def test_a_snapshot_whose_answer_was_lost_is_removed():
     with pytest.raises(errors.OpExecError, match="timed out"):
         eng.run(EXPORT)
     assert len(eng.rpc.called("blockdev_remove")) == 1
+
+
+def test_a_snapshot_that_a_busy_node_did_not_take_is_not_removed():
+    busy = failure("too many calls", is_rejected=True)
+    eng = engine(blockdev_snapshot=busy, **Guest().answers())
+    with pytest.raises(errors.OpExecError, match="too many calls"):
+        eng.run(EXPORT)
+    assert not eng.rpc.called("blockdev_remove")
 
 
 def test_a_failed_export_leaves_the_export_of_an_instance_of_such_a_name():
@@ -525,12 +533,12 @@ def test_an_import_has_the_values_of_the_export_and_fills_the_disks():
 def test_hooks_of_an_import_get_the_files_of_the_export_as_a_list(monkeypatch):
     seen = []
     monkeypatch.setattr(
-        import_export.InstanceImport,
-        "install_content",
-        lambda unit: seen.append(unit.hooks_env()),
+        create.InstanceCreate,
+        "execute",
+        lambda unit: seen.append(unit.hooks_env()) or [],
     )
     importing(**ONE).run(IMPORT)
-    (variables,) = map(environment.pre_variables, seen)
+    (variables,) = map(hooksmaster.pre_variables, seen)
     assert variables["GANETI_SRC_IMAGES"] == f"['{PATH}/disk0.dump']"
 
 
@@ -669,6 +677,20 @@ def test_an_export_that_is_replaced_during_the_copy_is_not_imported():
     assert [item.name for item in eng.snapshot.instances.values()] == [NAME]
 
 
+def test_a_busy_node_does_not_spoil_an_import_that_is_complete():
+    """Its refusal says nothing about the export."""
+
+    def text(_node, _args):
+        if eng.rpc.called("export_start"):
+            return failure("too many calls", is_rejected=True)
+        return description(small("file"))
+
+    eng = importing(**ONE | {"export_info": text})
+    eng.run(IMPORT)
+    assert created(eng).creation == ""
+    assert "again: node node2.example.com: too many calls" in eng.callbacks.text()
+
+
 def test_parameters_for_another_hypervisor_are_used():
     eng = importing(**ONE)
     with eng.config.edit("test") as edit:
@@ -692,6 +714,26 @@ def test_values_of_an_export_are_checked_like_those_of_a_request(lines, text):
     with pytest.raises(errors.OpPrereqError, match=text):
         eng.run(IMPORT)
     assert not eng.rpc.called("blockdev_create")
+
+
+@pytest.mark.parametrize(
+    ("requested", "limits"),
+    [
+        ({}, (1024, 1024)),
+        ({"maxmem": 512, "minmem": 512}, (512, 512)),
+        ({"minmem": 512}, (1024, 512)),
+        ({"maxmem": 2048}, (2048, 1024)),
+        ({"memory": 256}, (256, 256)),
+    ],
+)
+def test_limits_of_the_request_win_over_the_one_memory_of_an_old_export(
+    requested, limits
+):
+    text = exported_with(("[backend]\n", "memory = 1024"))
+    eng = importing(**ONE | {"export_info": text})
+    eng.run(IMPORT | {"beparams": requested, "ignore_ipolicy": True})
+    own = created(eng).beparams
+    assert (own["maxmem"], own["minmem"]) == limits
 
 
 def test_unknown_parameters_of_an_export_give_one_warning():

@@ -6,15 +6,15 @@ import pytest
 
 from fakes import clusters
 from fakes.engine import Engine
+from fakes.exporting import COPYING, DONE
 from fakes.jobs import FakeCallbacks
-from fakes.rpc import SUCCESSFUL_ACTS, failure
+from fakes.rpc import failure
 from ganeti.base import errors
-from ganeti.master.jqueue.executor import Canceled
+from ganeti.master.jqueue.effects import Canceled
 from ganeti.model import objects
 from ganeti.operations.instance.move import disk_transfer
 
 NODE1, NODE2 = clusters.node_uuid(1), clusters.node_uuid(2)
-DONE = {"exit_status": 0, "listen_port": 4711, "progress_mbytes": 1024.0}
 MOVE = {
     "OP_ID": "OP_INSTANCE_MOVE",
     "instance_name": "inst1",
@@ -39,18 +39,7 @@ def small(template):
 
 
 def engine(template="file", **answers):
-    script = {
-        **SUCCESSFUL_ACTS,
-        "node_info": ["boot", [], [{"memory_free": 4096, "hv_version": "7.2"}]],
-        "instance_info": {},
-        "blockdev_assemble": ["/dev/x", "/link", None],
-        "hooks_runner": [],
-        "x509_cert_create": ["x509-1-aa", "PEM"],
-        "import_start": "import-disk0-aa",
-        "export_start": "export-disk0-bb",
-        "impexp_status": [DONE],
-    }
-    return Engine(small(template), script | answers)
+    return Engine(small(template), {**COPYING, "instance_info": {}, **answers})
 
 
 def instance_of(eng):
@@ -179,6 +168,60 @@ def test_a_move_that_is_killed_while_it_fails_is_undone():
         eng.run(MOVE, callbacks=Interrupted("removing the new disks"))
     assert [node for node, _ in eng.rpc.called("blockdev_remove")] == [NODE2]
     assert eng.rpc.called("instance_start")[0][0] == NODE1
+
+
+@pytest.mark.parametrize("state", ["up", "down"])
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        ("blockdev_shutdown", "its disks could not be shut down"),
+        ("file_storage_dir_create", "cannot create directory"),
+        ("blockdev_create", "cannot create disk/0"),
+    ],
+)
+def test_a_failure_before_the_copy_starts_the_instance_again(step, words, state):
+    eng = engine(**{step: failure("no")})
+    set_up(eng, state)
+    with pytest.raises(errors.OpExecError, match=words):
+        eng.run(MOVE)
+    assert not eng.rpc.called("export_start")
+    assert instance_of(eng).primary_node == NODE1
+    started = [node for node, _ in eng.rpc.called("instance_start")]
+    assert started == ([NODE1] if state == "up" else [])
+    assert instance_of(eng).disks_active or state == "down"
+
+
+def test_a_move_that_is_killed_before_the_copy_starts_the_instance_again():
+    eng = engine()
+    set_up(eng)
+    with pytest.raises(Canceled):
+        eng.run(MOVE, callbacks=Interrupted("creating disks on target"))
+    assert not eng.rpc.called("blockdev_create")
+    assert eng.rpc.called("instance_start")[0][0] == NODE1
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        ("blockdev_create", "starting the instance again"),
+        ("impexp_status", "removing the new disks"),
+        ("impexp_status", "starting the instance again"),
+    ],
+)
+def test_a_kill_while_a_failed_move_is_undone_starts_the_instance(step, words):
+    eng = engine(**{step: failure("no")})
+    set_up(eng)
+    with pytest.raises(Canceled):
+        eng.run(MOVE, callbacks=Interrupted(words))
+    assert eng.rpc.called("instance_start")[0][0] == NODE1
+
+
+def test_a_start_that_fails_as_well_does_not_hide_the_first_failure():
+    eng = engine(blockdev_create=failure("no"), instance_start=failure("hung"))
+    set_up(eng)
+    with pytest.raises(errors.OpExecError, match="cannot create disk/0"):
+        eng.run(MOVE)
+    assert "could not be started" in eng.callbacks.text()
 
 
 def test_an_import_that_never_listens_is_given_up():

@@ -11,7 +11,7 @@ from fakes.engine import Engine, creation
 from fakes.jobs import FakeCallbacks
 from fakes.rpc import SUCCESSFUL_ACTS, failure
 from ganeti.base import errors
-from ganeti.master.jqueue.executor import Canceled
+from ganeti.master.jqueue.effects import Canceled
 from ganeti.protocols.rpc import Result
 
 NODE1, NODE2 = clusters.node_uuid(1), clusters.node_uuid(2)
@@ -721,6 +721,35 @@ def test_a_rename_is_completed_although_the_node_daemon_is_killed_in_it(lost):
     with pytest.raises(errors.OpExecError, match=way_out):
         eng.run(rename)
     assert only_instance(eng).name == "web1.example.com"
+
+
+@pytest.mark.parametrize("earlier", [[], [LOST]])
+def test_a_node_that_refused_the_rename_has_not_begun_it(earlier):
+    answers = iter([*earlier, failure("too many calls", is_rejected=True)])
+    eng = engine(
+        instances=0, file_storage_dir_rename=lambda _node, _args: next(answers)
+    )
+    eng.run(creation(start=False))
+    rename = op("OP_INSTANCE_RENAME", instance_name="web1", new_name="web2.example.com")
+    with pytest.raises(errors.OpExecError, match="too many calls") as caught:
+        eng.run(rename)
+    assert ("may have its new name" in str(caught.value)) == bool(earlier)
+
+
+def test_a_refused_rename_of_a_second_directory_says_how_to_complete_the_first():
+    answers = iter([None, failure("too many calls", is_rejected=True)])
+    eng = engine(
+        instances=0, file_storage_dir_rename=lambda _node, _args: next(answers)
+    )
+    eng.run(creation(start=False, disks=[{"size": 1024}, {"size": 1024}]))
+    first, _second = sorted(eng.snapshot.disks)
+    with eng.config.edit("9/9") as edit:
+        disk = edit.snapshot.disks[first]
+        path = disk.logical_id[1].replace("/web1.", "/other/web1.")
+        edit.update(disk.replace(logical_id=(disk.logical_id[0], path)))
+    rename = op("OP_INSTANCE_RENAME", instance_name="web1", new_name="web2.example.com")
+    with pytest.raises(errors.OpExecError, match="complete this with gnt-instance"):
+        eng.run(rename)
 
 
 def test_reinstall_needs_a_stopped_instance_with_disks():

@@ -19,10 +19,10 @@ from ganeti.base.constants.misc import REDACTED
 from ganeti.model import objects, opcodes
 from ganeti.model.objects import Update
 from ganeti.operations import mcpu
-from ganeti.operations.mcpu import dry_run_policy
+from ganeti.operations.mcpu import simulated_nodes
 from ganeti.operations.mcpu.dry_run import VirtualClock, describe
-from ganeti.operations.mcpu.dry_run_policy import device_path
 from ganeti.operations.mcpu.planning import DryRun
+from ganeti.operations.mcpu.simulated_nodes import device_path
 from ganeti.operations.unit_table import UNITS
 from ganeti.protocols.rpc import PROCEDURES
 
@@ -501,8 +501,8 @@ def test_secrets_of_mirrored_disks_are_not_shown():
 
 def test_rows_name_the_functions_of_the_policy_and_each_is_named():
     rows = PROCEDURES.values()
-    assert {row.reads_if for row in rows} - {""} == set(dry_run_policy.READS_IF)
-    assert {row.answer_from for row in rows} - {""} == set(dry_run_policy.ANSWERS)
+    assert {row.reads_if for row in rows} - {""} == set(simulated_nodes.READS_IF)
+    assert {row.answer_from for row in rows} - {""} == set(simulated_nodes.ANSWERS)
 
 
 @pytest.mark.parametrize(
@@ -519,13 +519,13 @@ def test_rows_name_the_functions_of_the_policy_and_each_is_named():
     ],
 )
 def test_only_calls_that_change_nothing_are_sent(procedure, args, expected):
-    assert dry_run_policy.only_reads(PROCEDURES[procedure], args) is expected
+    assert simulated_nodes.only_reads(PROCEDURES[procedure], args) is expected
 
 
 def test_an_answer_is_not_shared_between_calls():
     row = PROCEDURES["hooks_runner"]
-    dry_run_policy.answer(row, ()).append("changed")
-    assert dry_run_policy.answer(row, ()) == []
+    simulated_nodes.answer(row, ()).append("changed")
+    assert simulated_nodes.answer(row, ()) == []
 
 
 def test_pauses_pass_at_once_and_are_recorded():

@@ -9,7 +9,8 @@ from fakes.engine import Engine
 from fakes.jobs import FakeCallbacks
 from fakes.rpc import failure
 from ganeti.base import errors
-from ganeti.master.jqueue.executor import Canceled, LockTimeout
+from ganeti.master.config import topology
+from ganeti.master.jqueue.effects import Canceled, LockTimeout
 from ganeti.master.locking import BGL, Level, Request
 from ganeti.model import opcodes
 from ganeti.operations.base import ALL, LogicalUnit, SubmitJobs
@@ -322,8 +323,8 @@ def test_members_of_lock_levels_follow_the_configuration():
 
     def add(self):
         with self.ctx.config.edit(self.ctx.owner) as edit:
-            edit.add_node(new)
-            edit.remove_node(clusters.node_uuid(3))
+            topology.add_node(edit, new)
+            topology.remove_node(edit, clusters.node_uuid(3))
 
     engine = Engine(units=unit(EXCLUSIVE=True, execute=add))
     engine.run(DELAY)

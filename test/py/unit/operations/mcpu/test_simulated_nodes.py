@@ -2,7 +2,7 @@
 
 import pytest
 
-from ganeti.operations.mcpu import dry_run_policy
+from ganeti.operations.mcpu import simulated_nodes
 from ganeti.operations.mcpu.simulated_nodes import SimulatedNodes
 from ganeti.protocols.rpc import PROCEDURES, Result
 
@@ -115,7 +115,7 @@ def test_a_guest_without_parameters_has_no_memory(nodes):
     ],
 )
 def test_acts_on_disks_decide_whether_they_are_usable(nodes, act, usable):
-    nodes.record(act, "n1", (DISK, "more"))
+    nodes.record(act, "n1", (DISK, "more", "web1", True))
     assert read(nodes, "blockdev_find", DISK) == (HEALTHY if usable else None)
     assert read(nodes, "blockdev_find", DISK, node="n2") == "as it is"
     assert read(nodes, "blockdev_find", SECOND) == "as it is"
@@ -140,7 +140,7 @@ def test_acts_on_disks_decide_whether_they_are_usable(nodes, act, usable):
 
 
 def test_a_disk_without_uuid_is_known_by_its_address(nodes):
-    nodes.record("blockdev_create", "n1", (SECOND,))
+    nodes.record("blockdev_create", "n1", (SECOND, 4, "web1", True))
     assert read(nodes, "blockdev_find", dict(SECOND))["dev_path"] == "/srv/2"
     other = {**SECOND, "logical_id": ["loop", "/srv/3"]}
     assert read(nodes, "blockdev_find", other) == "as it is"
@@ -154,7 +154,7 @@ def test_transfers_of_a_plan_end_well(nodes):
 
 
 def policy(name, *args):
-    return dry_run_policy.answer(PROCEDURES[name], args)
+    return simulated_nodes.answer(PROCEDURES[name], args)
 
 
 def test_answers_that_depend_on_the_arguments():
@@ -191,4 +191,4 @@ def test_answers_that_depend_on_the_arguments():
     ],
 )
 def test_likely_paths_of_disks(disk, path):
-    assert dry_run_policy.device_path(disk) == path
+    assert simulated_nodes.device_path(disk) == path

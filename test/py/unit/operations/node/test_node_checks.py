@@ -11,7 +11,7 @@ OLD = clusters.snapshot(nodes=1).cluster.replace(os_hvp={})
 
 def checked(new=OLD, **changes):
     op = opcodes.decode({"OP_ID": "OP_CLUSTER_SET_PARAMS", **changes})
-    return [check.hypervisor for check in param_settings.node_checks(op, OLD, new)]
+    return [name for name, _filled in param_settings.node_checks(op, OLD, new)]
 
 
 def test_changed_parameters_are_checked_and_others_are_not():

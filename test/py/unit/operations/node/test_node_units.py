@@ -12,7 +12,7 @@ from ganeti.master.config.address_pool import AddressPool
 from ganeti.master.config.config import Config
 from ganeti.master.locking import Level
 from ganeti.operations import candidate_role
-from ganeti.protocols.ssh import keys, known_hosts
+from ganeti.protocols.ssh import host_keys, keys
 
 MASTER = clusters.node_uuid(1)
 N2 = clusters.node_uuid(2)
@@ -115,7 +115,7 @@ def refuse_certificates(monkeypatch):
     """Let each node refuse its certificate."""
     monkeypatch.setattr("ganeti.base.tls.authority.is_used", lambda _path: True)
     monkeypatch.setattr(
-        "ganeti.operations.trust.node_certificates.renew",
+        "ganeti.operations.trust.certificates.renew",
         lambda _ctx, nodes, runner: ({}, {node.name: "refused" for node in nodes}),
     )
 
@@ -522,7 +522,7 @@ def host_key():
 
 
 def names_by_key(path):
-    return {key: names for names, key in known_hosts.read(str(path))}
+    return {key: names for names, key in host_keys.read_known_hosts(str(path))}
 
 
 def test_host_keys_of_a_new_node_are_recorded_and_known_before_its_check(tmp_path):

@@ -11,7 +11,7 @@ from fakes.engine import Engine
 from fakes.jobs import FakeCallbacks
 from fakes.rpc import failure
 from ganeti.base import errors
-from ganeti.master.jqueue.executor import Canceled
+from ganeti.master.jqueue.effects import Canceled
 from ganeti.master.locking import Level
 
 

@@ -11,6 +11,7 @@ from fakes.certified import Site
 from ganeti.base import errors
 from ganeti.base.filesystem import files
 from ganeti.base.tls import authority, x509
+from ganeti.protocols.rpc import calls
 
 MASTER, OTHER, PLAIN = EVERYONE = tuple(map(clusters.node_uuid, (1, 2, 3)))
 
@@ -145,7 +146,7 @@ def test_a_cluster_with_one_shared_certificate_is_refused(site):
 def trust(site, *pairs):
     pem = "".join(pair.certificate_pem.decode() for pair in pairs)
     request = [["ssl", "trust", {"authorities": pem}]]
-    return site.engine.rpc.call_one("node_crypto_tokens", OTHER, request)
+    return site.engine.rpc.call_node(OTHER, calls.node_crypto_tokens(request))
 
 
 def test_a_node_refuses_authorities_that_would_cut_it_off(site):

@@ -9,9 +9,9 @@ from fakes import clusters
 from fakes.certified import Site
 from fakes.rpc import failure
 from ganeti.base import errors
-from ganeti.node.calls.membership import master
-from ganeti.node.calls.trust import host_keys
-from ganeti.protocols.ssh import client, keys, known_hosts
+from ganeti.node.calls import crypto
+from ganeti.node.calls.membership import roles
+from ganeti.protocols.ssh import client, keys
 from ganeti.protocols.ssh import host_keys as public_keys
 
 MASTER, OTHER, PLAIN = (clusters.node_uuid(number) for number in (1, 2, 3))
@@ -32,17 +32,15 @@ class Servers:
             self.reload(node)
         self.shared = public_keys.checked([shared.public])[0]
         for node in site.nodes.values():
-            known_hosts.write(self.path(node), self.cluster, [self.shared])
+            public_keys.write_known_hosts(self.path(node), self.cluster, [self.shared])
         monkeypatch.setattr(
             public_keys, "shared", lambda _cluster, nodes: self.old(nodes)
         )
         monkeypatch.setattr(
-            host_keys, "_presented", lambda node: self.presented[node.paths.hostname]
+            crypto, "_presented", lambda node: self.presented[node.paths.hostname]
         )
-        monkeypatch.setattr(
-            master, "daemon_util", lambda node, _verb: self.reload(node)
-        )
-        monkeypatch.setattr(host_keys, "_RELOAD_S", -1.0)
+        monkeypatch.setattr(roles, "daemon_util", lambda node, _verb: self.reload(node))
+        monkeypatch.setattr(crypto, "_RELOAD_S", -1.0)
 
     def old(self, nodes):
         return [] if all(node.ssh_host_keys for node in nodes) else [self.shared]
@@ -78,7 +76,7 @@ class Servers:
             for on in self.site.nodes.values():
                 assert self.known(of, on) == self.presented[of.paths.hostname]
             names = os.listdir(of.paths.sshd_dir)
-            assert not [name for name in names if host_keys.WAITING in name]
+            assert not [name for name in names if crypto.WAITING_HOST_KEYS in name]
         assert self.shared not in set().union(*everyone)
 
     def renew(self):
@@ -187,7 +185,7 @@ def test_a_node_that_lies_harms_itself_alone(servers, monkeypatch, action, text)
         own = servers.presented[servers.site.names[uuid]]
         assert servers.recorded(uuid) == own != (servers.shared,)
     text = servers.site.nodes[MASTER].paths.data("known_hosts")
-    assert len(known_hosts.read(text)) == 3
+    assert len(public_keys.read_known_hosts(text)) == 3
 
 
 def test_a_node_cannot_claim_the_new_key_of_another(servers, monkeypatch):
@@ -203,7 +201,7 @@ def test_a_node_cannot_claim_the_new_key_of_another(servers, monkeypatch):
 def test_a_node_whose_server_keeps_its_keys_keeps_both(servers, monkeypatch):
     actual = servers.reload
     monkeypatch.setattr(
-        master,
+        roles,
         "daemon_util",
         lambda node, _verb: None if node is servers.site.nodes[PLAIN] else actual(node),
     )
@@ -212,7 +210,7 @@ def test_a_node_whose_server_keeps_its_keys_keeps_both(servers, monkeypatch):
     servers.assert_known()
     assert len(servers.recorded(PLAIN)) == 2
     assert len(servers.recorded(OTHER)) == 1
-    monkeypatch.setattr(master, "daemon_util", lambda node, _verb: actual(node))
+    monkeypatch.setattr(roles, "daemon_util", lambda node, _verb: actual(node))
     servers.renew()
     servers.assert_own()
 

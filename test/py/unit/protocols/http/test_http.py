@@ -13,9 +13,10 @@ import pycurl
 import pytest
 from OpenSSL import SSL
 
+from fakes import ports
 from ganeti.base import errors
 from ganeti.base.tls import x509
-from ganeti.protocols.http import client, lanes, liveness, server, tls
+from ganeti.protocols.http import admission, client, liveness, server, tls
 
 
 class App:
@@ -243,8 +244,7 @@ def test_a_caller_without_a_certificate_is_refused(secure, pem, app, version):
 
 
 def test_nobody_there_is_not_lost(caller):
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        port = sock.getsockname()[1]
+    port = ports.free()
     (answer,) = caller.perform([request(port, server="the-daemon")])
     assert answer.error == (
         f"Error 7: 127.0.0.1:{port} does not answer: connection refused; is the-daemon"
@@ -769,21 +769,21 @@ def two_lanes(app, pem, tmp_path):
     listed = {"u1": digests["good"]}
     guard = tls.PeerGuard(digests["server"], str(list_path), lambda: listed)
     path = str(top / "server.pem")
-    slow = lanes.Lane("slow", threads=1, waiting=1, patience_s=60)
-    quick = lanes.Lane("quick", threads=1)
+    slow = admission.Lane("slow", threads=1, waiting=1, patience_s=60)
+    quick = admission.Lane("quick", threads=1)
 
     def choose(path):
         return "slow" if path == "/wait" else "quick"
 
     def answer(environ, start):
-        app.lanes.append(environ[lanes.LANE_KEY])
-        if environ[lanes.LANE_KEY] == lanes.BUSY:
+        app.lanes.append(environ[admission.LANE_KEY])
+        if environ[admission.LANE_KEY] == admission.BUSY:
             start("503 Service Unavailable", [("Content-Length", "0")])
             return []
         return app(environ, start)
 
     app.lanes = []
-    plan = lanes.Plan([slow, quick], choose)
+    plan = admission.Plan([slow, quick], choose)
     made = server.Server(
         ("127.0.0.1", 0),
         answer,
@@ -817,13 +817,13 @@ def test_connections_that_waited_for_too_long_are_refused():
         def __init__(self):
             self.ssl_env = {}
 
-    lane = lanes.Lane("slow", threads=1, waiting=3, patience_s=-1)
-    made = lanes.Lanes(None, lanes.Plan([lane], lambda _path: "slow"))
+    lane = admission.Lane("slow", threads=1, waiting=3, patience_s=-1)
+    made = admission.Lanes(None, admission.Plan([lane], lambda _path: "slow"))
     conn = Conn()
     assert made.put(conn, b"POST /a HTTP/1.1\r\n")
-    assert conn.ssl_env[lanes.LANE_KEY] == "slow"
+    assert conn.ssl_env[admission.LANE_KEY] == "slow"
     assert made.expire() == []
-    assert conn.ssl_env[lanes.LANE_KEY] == lanes.BUSY
+    assert conn.ssl_env[admission.LANE_KEY] == admission.BUSY
     assert made.qsize == 1
 
 
@@ -834,22 +834,22 @@ def test_a_lane_takes_as_many_connections_as_may_wait():
         def __init__(self):
             self.ssl_env = {}
 
-    slow = lanes.Lane("slow", threads=1, waiting=2)
-    quick = lanes.Lane("quick", threads=1, waiting=0)
-    plan = lanes.Plan([slow, quick], lambda path: path.removeprefix("/"))
-    made = lanes.Lanes(None, plan)
+    slow = admission.Lane("slow", threads=1, waiting=2)
+    quick = admission.Lane("quick", threads=1, waiting=0)
+    plan = admission.Plan([slow, quick], lambda path: path.removeprefix("/"))
+    made = admission.Lanes(None, plan)
     taken = []
     for start in (b"POST /slow HTTP/1.1\r\n",) * 3 + (b"POST /quick HTTP/1.1\r\n", b""):
         conn = Conn()
         assert made.put(conn, start)
-        assert conn.ssl_env[lanes.CONNECTION_KEY] is conn
-        taken.append(conn.ssl_env[lanes.LANE_KEY])
+        assert conn.ssl_env[admission.CONNECTION_KEY] is conn
+        taken.append(conn.ssl_env[admission.LANE_KEY])
     # The third, the fourth, and one that cannot be assigned are answered at once.
     assert taken == ["slow", "slow", "busy", "busy", "busy"]
     # No worker was started.
     assert (made.qsize, made.idle) == (5, 0)
-    assert lanes.Plan.single(7).lanes == (lanes.Lane("all", 7),)
-    assert lanes.Plan.single(7).lane_of(b"POST /x HTTP/1.1\r\n") == "all"
+    assert admission.Plan.single(7).lanes == (admission.Lane("all", 7),)
+    assert admission.Plan.single(7).lane_of(b"POST /x HTTP/1.1\r\n") == "all"
 
 
 def test_handshakes_with_very_many_servers_are_made_in_turn(caller, pem, monkeypatch):

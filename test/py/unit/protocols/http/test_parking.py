@@ -226,7 +226,7 @@ def test_the_end_of_the_server_closes_parked_connections(served, app):
     with connect() as sock:
         send(sock, "/park")
         ticket = app.ticket()
-        until("the worker has left it", lambda: made.parking.watched == 1)
+        until("the worker has left it", lambda: len(made.parking._watched) == 1)
         made.stop()
         with contextlib.suppress(OSError):
             assert sock.recv(1) == b""

@@ -9,7 +9,15 @@ import pytest
 
 from fakes.patience import until
 from ganeti.base.tls import x509
-from ganeti.protocols.http import client, lanes, limits, server, sockets, tls, transfer
+from ganeti.protocols.http import (
+    admission,
+    client,
+    limits,
+    server,
+    sockets,
+    tls,
+    transfer,
+)
 
 
 def app(environ, start):
@@ -135,11 +143,14 @@ def test_headers_have_a_limit():
 
 
 # Lanes
-LANES = (lanes.Lane("calls", 1), lanes.Lane("urgent", 1, waiting=2, patience_s=5))
+LANES = (
+    admission.Lane("calls", 1),
+    admission.Lane("urgent", 1, waiting=2, patience_s=5),
+)
 
 
 def plan():
-    return lanes.Plan(LANES, lambda path: "urgent" if path == "/now" else "calls")
+    return admission.Plan(LANES, lambda path: "urgent" if path == "/now" else "calls")
 
 
 @pytest.mark.parametrize(
@@ -163,14 +174,14 @@ def connection(name):
 
 
 def test_a_full_lane_passes_further_calls_to_the_busy_one(monkeypatch):
-    monkeypatch.setattr(lanes, "_BUSY_WAITING", 1)
-    waiting = lanes.Lanes(types.SimpleNamespace(), plan())
+    monkeypatch.setattr(admission, "_BUSY_WAITING", 1)
+    waiting = admission.Lanes(types.SimpleNamespace(), plan())
     calls = [connection(str(number)) for number in range(4)]
     accepted = [waiting.put(conn, b"POST /now HTTP/1.1\r\n") for conn in calls]
     assert accepted == [True, True, True, False]
-    names = [conn.ssl_env.get(lanes.LANE_KEY) for conn in calls]
-    assert names == ["urgent", "urgent", lanes.BUSY, None]
-    assert all(conn.ssl_env[lanes.CONNECTION_KEY] is conn for conn in calls[:3])
+    names = [conn.ssl_env.get(admission.LANE_KEY) for conn in calls]
+    assert names == ["urgent", "urgent", admission.BUSY, None]
+    assert all(conn.ssl_env[admission.CONNECTION_KEY] is conn for conn in calls[:3])
     assert waiting.qsize == 3
     # The other lane has room.
     assert waiting.put(connection("5"), b"POST /later HTTP/1.1\r\n")
@@ -178,8 +189,8 @@ def test_a_full_lane_passes_further_calls_to_the_busy_one(monkeypatch):
 
 def test_calls_that_waited_for_longer_than_their_lane_allows_are_busy(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(lanes.time, "monotonic", lambda: now[0])
-    waiting = lanes.Lanes(types.SimpleNamespace(), plan())
+    monkeypatch.setattr(admission.time, "monotonic", lambda: now[0])
+    waiting = admission.Lanes(types.SimpleNamespace(), plan())
     first, second, patient = (connection(name) for name in ("a", "b", "c"))
     waiting.put(first, b"POST /now HTTP/1.1\r\n")
     waiting.put(patient, b"POST /later HTTP/1.1\r\n")
@@ -187,12 +198,12 @@ def test_calls_that_waited_for_longer_than_their_lane_allows_are_busy(monkeypatc
     waiting.put(second, b"POST /now HTTP/1.1\r\n")
     now[0] += 2.5
     assert waiting.expire() == []
-    assert first.ssl_env[lanes.LANE_KEY] == lanes.BUSY
-    assert second.ssl_env[lanes.LANE_KEY] == "urgent"
+    assert first.ssl_env[admission.LANE_KEY] == admission.BUSY
+    assert second.ssl_env[admission.LANE_KEY] == "urgent"
     now[0] += 1000
     waiting.expire()
-    assert second.ssl_env[lanes.LANE_KEY] == lanes.BUSY
-    assert patient.ssl_env[lanes.LANE_KEY] == "calls"
+    assert second.ssl_env[admission.LANE_KEY] == admission.BUSY
+    assert patient.ssl_env[admission.LANE_KEY] == "calls"
 
 
 # Peers
@@ -240,7 +251,7 @@ def test_a_call_whose_caller_has_left_is_abandoned():
     ours, theirs = socket.socketpair()
     with ours:
         sock = sockets.PlainSocket(ours)
-        environ = {lanes.CONNECTION_KEY: types.SimpleNamespace(socket=sock)}
+        environ = {admission.CONNECTION_KEY: types.SimpleNamespace(socket=sock)}
         assert not server.is_abandoned(environ)
         theirs.sendall(b"the next request")
         assert not server.is_abandoned(environ)

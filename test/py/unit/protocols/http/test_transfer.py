@@ -11,6 +11,7 @@ import pycurl
 import pytest
 
 from ganeti.protocols.http import client, limits, transfer
+from ganeti.protocols.http.client import KeptSockets
 
 URL, CONNECT_TO = pycurl.URL, pycurl.CONNECT_TO
 
@@ -287,3 +288,30 @@ def test_the_kernel_gives_up_a_peer_that_acknowledges_nothing():
         option = (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
         assert transfer._limit_silence(sock.fileno(), 0) == pycurl.SOCKOPT_OK
         assert sock.getsockopt(*option) == 10_000
+
+
+# Sockets of kept connections: which server has closed one.
+
+HOST, OTHER = ("192.0.2.1", 1811), ("192.0.2.2", 1811)
+
+
+def test_only_the_server_that_has_closed_one_is_named():
+    kept = KeptSockets()
+    pairs = [socket.socketpair() for _ in range(3)]
+    for (ours, _theirs), host in zip(pairs, (HOST, HOST, OTHER), strict=True):
+        kept.note(host, ours.fileno())
+    assert (kept.has_closed(HOST), kept.has_closed(OTHER)) == (False, False)
+    pairs[1][1].send(b"data is no end")
+    assert not kept.has_closed(HOST)
+    pairs[1][1].close()
+    assert (kept.has_closed(HOST), kept.has_closed(OTHER)) == (True, False)
+    # A socket that the client closed counts no more, also if its number is used again.
+    pairs[1][0].close()
+    again = socket.socketpair()
+    assert not kept.has_closed(HOST)
+    for sock in (*pairs[0], *pairs[2], *again):
+        sock.close()
+
+
+def test_a_server_without_connections_has_closed_none():
+    assert not KeptSockets().has_closed(HOST)

@@ -247,7 +247,7 @@ def test_commands_that_wait_for_jobs_load_no_codec():
     script = (
         f"import sys; sys.path[:] = {sys.path!r}\n"
         "from ganeti.protocols import luxi\n"
-        "from ganeti.commands.cluster.checks import verify\n"
+        "from ganeti.commands.cluster import verify\n"
         "from ganeti.protocols.luxi import answers\n"
         "print('msgspec' in sys.modules)"
     )

@@ -9,30 +9,23 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fakes.clocks import PushedClock
 from fakes.patience import until
 from fakes.processes import process_named
+from fakes.seeds import examples
 from ganeti.base import errors
-from ganeti.base.clock import SystemClock
 from ganeti.base.pathutils import Paths
 from ganeti.protocols.luxi import Client, framing
 from ganeti.protocols.luxi import client as luxi_client
+from ganeti.protocols.luxi import loop as loop_module
+from ganeti.protocols.luxi import server as server_module
+from ganeti.protocols.luxi.loop import Loop
 from ganeti.protocols.luxi.server import Encoded, Limits, Restricted, Server
-
-
-class SlowClock(SystemClock):
-    """A real clock that a test can push forward."""
-
-    def __init__(self):
-        self.ahead = 0.0
-
-    def monotonic(self):
-        return time.monotonic() + self.ahead
 
 
 class Handler:
@@ -67,7 +60,7 @@ def paths(tmp_path):
 
 @pytest.fixture
 def clock():
-    return SlowClock()
+    return PushedClock()
 
 
 @pytest.fixture
@@ -237,7 +230,7 @@ def test_slow_reader_holds_up_nobody_and_is_cut_off(server, paths, clock, client
         client.close()
         clock.ahead = 200
         swept = threading.Event()
-        server.run_soon(lambda: (server._sweep(), swept.set()))
+        server.loop.run_soon(lambda: (server._sweep(), swept.set()))
         # Reading earlier would make progress, which is a reason not to cut it off.
         assert swept.wait(60)
         total = 1
@@ -257,7 +250,7 @@ def test_idle_connection_is_closed_but_not_a_waiting_one(server, paths, handler,
         waiting.sendall(b'{"method": "Never", "args": []}\x03')
         assert handler.arrived.acquire(timeout=60)
         clock.ahead = 200
-        server.run_soon(server._sweep)
+        server.loop.run_soon(server._sweep)
         assert idle.recv(1) == b""
         handler.kept[0].succeed("late")
         assert json.loads(receive(waiting)[:-1])["result"] == "late"
@@ -296,12 +289,12 @@ def test_unfinished_requests_of_all_clients_are_bounded(tmp_path, clock):
         server.stop()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(parts=st.lists(st.binary(max_size=60), max_size=6))
 def test_whatever_is_sent_the_next_client_is_served(parts):
     with tempfile.TemporaryDirectory(prefix="luxi-") as directory:
         path = f"{directory}/s"
-        server = Server(Handler(), [path], clock=SlowClock())
+        server = Server(Handler(), [path], clock=PushedClock())
         server.start()
         try:
             with raw(path) as sock, contextlib.suppress(OSError):
@@ -369,9 +362,9 @@ def test_waiting_clients_leave_connections_for_others(tmp_path, handler, clock):
 
 def test_idle_connections_are_looked_at_every_five_seconds(tmp_path):
     """The loop itself does it: its waits end when the time comes."""
-    clock, waits = SlowClock(), []
+    clock, waits = PushedClock(), []
     server = Server(Handler(), [str(tmp_path / "socket")], clock=clock)
-    poll = server._epoll
+    poll = server.loop._epoll
 
     class Poll:
         """The real one, but its waits take no time: the clock goes on by them."""
@@ -382,12 +375,12 @@ def test_idle_connections_are_looked_at_every_five_seconds(tmp_path):
         def poll(self, timeout):
             waits.append(timeout)
             if len(waits) > 4:
-                server._stopping = True
+                server.loop.end()
             clock.ahead += max(0.0, timeout)
             return poll.poll(0)
 
     swept = []
-    server._epoll = Poll()
+    server.loop._epoll = Poll()
     sweep = server._sweep
     server._sweep = lambda: (swept.append(len(waits)), sweep())
     server._run()
@@ -405,7 +398,7 @@ def test_idle_clients_must_leave_early_when_places_are_short(tmp_path, clock):
         with connected(path, 3) as idle:
             until("three connections", lambda: server.connection_count == 3)
             clock.ahead += 6.0
-            server.run_soon(server._sweep)
+            server.loop.run_soon(server._sweep)
             assert [receive(sock) for sock in idle] == [b""] * 3
         with Client(path, retries=0, timeout_s=60) as client:
             assert client.call("Echo", [1]) == [1]
@@ -433,12 +426,12 @@ def test_timers_run_in_order_unless_cancelled(server):
     done, ran = threading.Event(), []
 
     def plan():
-        server.call_later(0.02, done.set)
-        server.call_later(0.01, lambda: ran.append("second"))
-        server.call_later(0.0, lambda: ran.append("first"))
-        server.call_later(0.0, lambda: ran.append("never")).cancel()
+        server.loop.call_later(0.02, done.set)
+        server.loop.call_later(0.01, lambda: ran.append("second"))
+        server.loop.call_later(0.0, lambda: ran.append("first"))
+        server.loop.call_later(0.0, lambda: ran.append("never")).cancel()
 
-    server.run_soon(plan)
+    server.loop.run_soon(plan)
     assert done.wait(60)
     assert ran == ["first", "second"]
 
@@ -452,6 +445,33 @@ def test_stop_removes_the_sockets(paths, clock):
         assert not any(os.path.exists(path) for path in paths)
         with pytest.raises(errors.ProtocolError):
             Client(paths[0], connect_timeout_s=0, retries=0).call("Echo")
+
+
+def test_a_function_after_the_end_writes_to_no_file_of_others(clock, monkeypatch):
+    loop, written = Loop(clock), []
+    monkeypatch.setattr(os, "eventfd_write", lambda *args: written.append(args))
+    loop.run_soon(int)
+    assert written == [(loop._wake_fd, 1)]
+    loop.close()
+    loop.run_soon(int)
+    # The number of a closed file goes to the next one.
+    assert len(written) == 1
+
+
+def test_a_server_that_cannot_bind_leaves_no_socket(tmp_path, clock, monkeypatch):
+    first, second = tmp_path / "query", tmp_path / "absent" / "master"
+    made = []
+    for owner, name in ((loop_module, "listen"), (server_module, "Loop")):
+        real = getattr(owner, name)
+        monkeypatch.setattr(
+            owner, name, lambda *args, real=real: made.append(real(*args)) or made[-1]
+        )
+    with pytest.raises(FileNotFoundError):
+        Server(Handler(), [str(first), str(second)], clock=clock)
+    loop, sock = made
+    assert sock.fileno() == -1
+    assert loop._epoll.closed
+    assert not first.exists()
 
 
 class NoWait:
@@ -695,6 +715,7 @@ def test_a_connection_that_the_daemon_closed_is_stale(server, client, clock):
     def is_stale():
         # Again and again: the server begins the period after it has sent the answer.
         clock.ahead += 1000
+        server.loop.run_soon(server._sweep)
         return client.is_stale()
 
     until("the connection is stale", is_stale)
@@ -806,7 +827,7 @@ def test_a_restricted_socket_is_for_one_user_and_root(paths, tmp_path):
     server = Server(
         Handler(),
         [],
-        clock=SlowClock(),
+        clock=PushedClock(),
         restricted=Restricted(where, USER, USER, inner),
     )
     assert stat.S_IMODE(os.stat(where).st_mode) == 0o660

@@ -5,10 +5,10 @@ import json
 import queue
 import socket
 import threading
-import time
 
 import pytest
 
+from fakes.clocks import PushedClock
 from fakes.patience import PATIENCE_S, until
 from ganeti.base import errors
 from ganeti.base.clock import SystemClock
@@ -16,16 +16,6 @@ from ganeti.protocols.luxi import Client
 from ganeti.protocols.luxi import server as luxi_server
 from ganeti.protocols.luxi.server import Server
 from ganeti.protocols.luxi.shared import SharedClient
-
-
-class PushedClock(SystemClock):
-    """A real clock that a test can push forward."""
-
-    def __init__(self):
-        self.ahead = 0.0
-
-    def monotonic(self):
-        return time.monotonic() + self.ahead
 
 
 class Master:

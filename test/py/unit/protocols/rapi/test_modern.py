@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from fakes import pages, rapi_recorder
-from ganeti.protocols import rapi as client
+from ganeti.protocols.rapi import api as client
 from ganeti.protocols.rapi import modern
 
 DOC = pathlib.Path(__file__).parents[5] / "doc/rapi-client.rst"

@@ -6,6 +6,7 @@ from fakes import clusters, hostile
 from fakes.hostile import Raw
 from ganeti.base import pathutils
 from ganeti.master import query
+from ganeti.protocols.rpc import calls
 
 
 @pytest.fixture(scope="module")
@@ -81,26 +82,26 @@ ODD = {
 @pytest.mark.parametrize("kind", ODD)
 def test_an_odd_answer_is_a_failure_and_never_an_exception(runner, liar, kind, status):
     liar.script["version"] = Raw(ODD[kind], status)
-    result = runner.call_one("version", NODE)
+    result = runner.call_node(NODE, calls.version())
     assert result.failed
     assert len(result.fail_msg) < 5000
 
 
 def test_a_long_reason_is_cut(runner, liar):
     liar.script["version"] = Raw(b'[false, "' + b"x" * 500_000 + b'"]')
-    assert len(runner.call_one("version", NODE).fail_msg) < 5000
+    assert len(runner.call_node(NODE, calls.version()).fail_msg) < 5000
     liar.script["version"] = Raw(
         b'{"message": "' + b"x" * 500_000 + b'"}', "409 Conflict"
     )
-    assert len(runner.call_one("version", NODE).fail_msg) < 5000
+    assert len(runner.call_node(NODE, calls.version()).fail_msg) < 5000
 
 
 def test_each_call_has_a_size_limit_of_its_answer(runner, liar):
     big = Raw(b'[true, {"a": "' + b"x" * (2 * 1024 * 1024) + b'"}]')
     liar.script["version"] = liar.script["node_verify_light"] = big
-    result = runner.call_one("version", NODE)
+    result = runner.call_node(NODE, calls.version())
     assert "the answer is larger than 1048576 bytes" in result.fail_msg
-    assert not runner.call_one("node_verify_light", NODE, {}, "c", {}).failed
+    assert not runner.call_node(NODE, calls.node_verify_light({}, "c", {})).failed
 
 
 def test_an_endless_answer_is_broken_off(runner, liar):
@@ -112,6 +113,6 @@ def test_an_endless_answer_is_broken_off(runner, liar):
             yield b"x" * 65536
 
     liar.script["version"] = Raw(pieces())
-    assert "larger than" in runner.call_one("version", NODE).fail_msg
+    assert "larger than" in runner.call_node(NODE, calls.version()).fail_msg
     # One MiB, and whatever the buffers of both kernels take.
     assert len(sent) < 500

@@ -9,7 +9,7 @@ from ganeti.base import errors
 from ganeti.base.pathutils import Paths
 from ganeti.protocols import rpc
 from ganeti.protocols.http import client
-from ganeti.protocols.rpc import runner, wire
+from ganeti.protocols.rpc import calls, runner, wire
 
 
 class Recorder:
@@ -72,15 +72,15 @@ def test_offline_nodes_are_called_only_by_calls_that_accept_them(make):
         [cluster.Update("nodes", uuid, node.replace(offline=True))]
     )
     made, recorder, _ = make(snapshot=offline)
-    result = made.call_one("master_node_name", uuid)
+    result = made.call_node(uuid, calls.master_node_name())
     assert (result.fail_msg, result.offline) == ("Node is marked offline", True)
     assert recorder.requests == []
-    assert made.call_one("node_powercycle", uuid, "kvm", {}).payload == 7
+    assert made.call_node(uuid, calls.node_powercycle("kvm", {})).payload == 7
 
 
 def test_unknown_nodes_and_procedures(make):
     made, _, _ = make()
-    assert "not a node" in made.call_one("version", "nobody").fail_msg
+    assert "not a node" in made.call_node("nobody", calls.version()).fail_msg
     with pytest.raises(errors.ProgrammerError, match="no_such_call"):
         made.call("no_such_call", [])
 
@@ -102,7 +102,7 @@ def test_a_caller_may_set_the_time_limit(make, limit):
     made, recorder, snapshot = make()
     node = next(iter(snapshot.nodes))
     made.call("version", list(snapshot.nodes), timeout_s=limit)
-    made.call_one("version", node, timeout_s=limit)
+    made.call_node(node, calls.version(), timeout_s=limit)
     assert {request.timeout_s for request in recorder.requests} == {limit}
 
 
@@ -149,8 +149,8 @@ def test_static_runners_know_uuids_and_names(make, tmp_path, monkeypatch):
     paths = Paths(root=str(tmp_path / "n"), hostname="n")
     target = rpc.Target("u1", "n1", "127.0.0.9", 99)
     made = rpc.StaticRunner([target], paths)
-    assert made.call_one("version", "u1").payload == 7
-    assert made.call_one("version", "n1").payload == 7
+    assert made.call_node("u1", calls.version()).payload == 7
+    assert made.call_node("n1", calls.version()).payload == 7
     assert recorder.requests[0].headers == ()
     assert recorder.requests[0].port == 99
 
@@ -158,14 +158,14 @@ def test_static_runners_know_uuids_and_names(make, tmp_path, monkeypatch):
 def test_the_own_certificate_is_used_when_there_is_one(make):
     made, recorder, snapshot = make()
     uuid = next(iter(snapshot.nodes))
-    made.call_one("version", uuid)
+    made.call_node(uuid, calls.version())
     assert recorder.requests[0].credentials.certificate.endswith("server.pem")
 
 
 def test_other_targets_share_connections_and_term(make):
     made, recorder, _ = make()
     other = made.at([rpc.Target("u9", "n9", "127.0.0.9", 99)])
-    assert other.call_one("version", "n9").payload == 7
+    assert other.call_node("n9", calls.version()).payload == 7
     other.close()
     assert recorder.requests[0].headers == ("X-Ganeti-Term: 3",)
 

@@ -12,7 +12,7 @@ from ganeti.base import errors
 from ganeti.base.pathutils import Paths
 from ganeti.protocols import rpc
 from ganeti.protocols.http import client
-from ganeti.protocols.rpc import late, result, runner, table, voting, wire
+from ganeti.protocols.rpc import base, calls, procedure, runner, voting, wire
 
 BUSY = client.Response(503, b'{"message": "too many calls"}')
 GOOD = client.Response(200, b"[true, 7]")
@@ -107,7 +107,7 @@ def test_only_busy_nodes_are_asked_again_with_the_time_that_is_left(make):
 
 def test_a_node_that_stays_busy_has_failed_when_the_time_is_over(make):
     made, http = make([BUSY])
-    answer = made.call_one("instance_start", "u1", {}, timeout_s=4)
+    answer = made.call_node("u1", calls.instance_start({}), timeout_s=4)
     assert answer.fail_msg == "too many calls"
     assert (answer.is_lost, answer.deposed, answer.is_silent) == (False, False, False)
     assert [some[0].timeout_s for some in http.sent] == [4, 2, 1]
@@ -115,7 +115,7 @@ def test_a_node_that_stays_busy_has_failed_when_the_time_is_over(make):
 
 def test_a_reading_call_gives_a_busy_node_up_after_a_minute(make):
     made, http = make([BUSY])
-    assert made.call_one("node_volumes", "u1").failed
+    assert made.call_node("u1", calls.node_volumes()).failed
     assert len(http.sent) == 59
     assert http.sent[1][0].timeout_s == 58
 
@@ -123,7 +123,7 @@ def test_a_reading_call_gives_a_busy_node_up_after_a_minute(make):
 @pytest.mark.parametrize("name", ["version", "store_apply", "node_powercycle"])
 def test_calls_of_other_lanes_are_not_repeated(make, name):
     made, http = make([BUSY])
-    assert made.call_one(name, "u1").fail_msg == "too many calls"
+    assert made.call(name, ["u1"])["u1"].fail_msg == "too many calls"
     assert len(http.sent) == 1
 
 
@@ -169,7 +169,7 @@ def test_a_call_that_runs_programs_can_be_ended(make, monkeypatch):
 def test_a_call_without_programs_is_given_up_without_a_word_to_the_nodes(make):
     made, http = make([GOOD])
     http.on_perform = lambda: made.abort(threading.current_thread())
-    assert made.call_one("instance_start", "u1", {}).payload == 7
+    assert made.call_node("u1", calls.instance_start({})).payload == 7
     assert http.started == []
     assert http.sent[0][0].headers == ("X-Ganeti-Term: 7:n1",)
     # Nothing is left of the call.
@@ -182,7 +182,7 @@ def test_who_waits_hears_of_a_frozen_node_and_of_the_end(make):
     heard = []
     made.on_silence = lambda thread, is_silent: heard.append((thread, is_silent))
     http.on_perform = lambda: http.sent[0][0].on_silence(True)
-    made.call_one("version", "u1")
+    made.call_node("u1", calls.version())
     me = threading.current_thread()
     assert heard == [(me, True), (me, False)]
     other = made.at([rpc.Target("u9", "n9", "192.0.2.9", 1811)])
@@ -193,8 +193,8 @@ def test_who_waits_hears_of_a_frozen_node_and_of_the_end(make):
 def test_listings_wait_less_for_a_silent_node_and_share_the_connections(make):
     made, http = make([GOOD])
     brief = made.for_listings()
-    brief.call_one("version", "u1")
-    made.call_one("version", "u1")
+    brief.call_node("u1", calls.version())
+    made.call_node("u1", calls.version())
     assert [some[0].silent_connect_s for some in http.sent] == [0.3, 2.0]
     brief.close()
     assert not http.is_closed
@@ -206,7 +206,7 @@ def test_listings_wait_less_for_a_silent_node_and_share_the_connections(make):
 )
 def test_commits_and_power_cycles_wait_for_no_handshakes(make, procedure, is_first):
     made, http = make([GOOD])
-    made.call_one(procedure, "u1", *[None] * len(table.PROCEDURES[procedure].args))
+    made.call(procedure, ["u1"], [None] * len(calls.PROCEDURES[procedure].args))
     assert http.sent[0][0].goes_first is is_first
 
 
@@ -220,19 +220,19 @@ def test_only_the_owner_of_connections_closes_them(make):
 
 def test_without_certificates_there_are_no_credentials(make):
     made, http = make([GOOD], use_tls=False)
-    made.at([rpc.Target("u1", "n1", "192.0.2.1", 1)]).call_one("version", "u1")
-    made.call_one("version", "u1")
+    made.at([rpc.Target("u1", "n1", "192.0.2.1", 1)]).call_node("u1", calls.version())
+    made.call_node("u1", calls.version())
     assert [some[0].credentials for some in http.sent] == [None, None]
 
 
 def test_the_certificate_of_the_node_comes_before_that_of_the_cluster(make, tmp_path):
     made, http = make([GOOD])
     paths = Paths(root=str(tmp_path / "n"), hostname="n")
-    made.call_one("version", "u1")
+    made.call_node("u1", calls.version())
     os.makedirs(os.path.dirname(paths.client_pem))
     with open(paths.client_pem, "w") as stream:
         stream.write("x")
-    made.call_one("version", "u1")
+    made.call_node("u1", calls.version())
     first, second = (some[0].credentials for some in http.sent)
     assert first == client.Credentials(paths.server_pem, paths.server_pem, None)
     assert second == client.Credentials(paths.client_pem, paths.server_pem, None)
@@ -300,9 +300,7 @@ def test_results_raise_what_the_phase_of_an_operation_needs():
     with pytest.raises(errors.OpPrereqError) as caught:
         failure("no disk", node="n2").require("cannot ask", "environment_error")
     assert caught.value.args == ("cannot ask: node n2: no disk", "environment_error")
-    with pytest.raises(errors.RpcError, match="version on node n1: odd"):
-        result.fail("version", "n1", "odd")
-    assert result.OFFLINE_TEXT == "Node is marked offline"
+    assert procedure.OFFLINE_TEXT == "Node is marked offline"
 
 
 def test_reasons_of_failures():
@@ -320,12 +318,24 @@ def test_reasons_of_failures():
     assert text(404, long) == f"HTTP error 404: {'z' * 4000}"
 
 
+@pytest.mark.parametrize("status", [400, 403, 404, 409, 500, 503])
+def test_an_http_error_is_no_answer_of_the_procedure(status):
+    response = client.Response(status, b'{"message": "no"}')
+    result = runner.read_answer("version", "n1", response)
+    assert result.failed
+    assert not result.is_answered
+    assert (result.deposed, result.is_rejected) == (status == 409, status != 409)
+    assert not result.is_silent
+    refusal = runner.read_answer("version", "n1", client.Response(200, b'[false, ""]'))
+    assert refusal.is_answered
+
+
 def test_a_failure_of_the_connection_keeps_what_is_known_about_it():
-    base = client.Response(0, b"", "broken")
-    plain = runner.read_answer("version", "n1", base)
+    broken = client.Response(0, b"", "broken")
+    plain = runner.read_answer("version", "n1", broken)
     assert (plain.is_silent, plain.is_lost, plain.refused) == (True, False, False)
     for name, here in (("is_lost", "is_lost"), ("is_refused", "refused")):
-        answer = base._replace(**{name: True})
+        answer = broken._replace(**{name: True})
         assert getattr(runner.read_answer("version", "n1", answer), here)
 
 
@@ -412,11 +422,11 @@ def test_votes_of_very_many_nodes_are_gathered_while_there_is_progress():
 
 
 def test_a_late_runner_lets_calls_wait():
-    waiting = late.LateRunner()
+    waiting = base.LateRunner()
     answers, is_called = [], threading.Event()
 
     class Nodes:
-        def call(self, *args):
+        def call_nodes(self, *args):
             answers.append(args)
             is_called.set()
             return {"u1": 7}
@@ -424,13 +434,14 @@ def test_a_late_runner_lets_calls_wait():
         def begin(self, *args):
             answers.append(args)
 
-    caller = threading.Thread(target=waiting, args=(["u1"], "version", [1]))
+    request, apply = calls.version(), calls.store_apply(2, 1, "")
+    caller = threading.Thread(target=waiting, args=(["u1"], request))
     caller.start()
     assert answers == []
     waiting.set(Nodes())
     caller.join(60)
     assert is_called.is_set()
-    assert answers == [("version", ["u1"], [1])]
-    assert waiting(["u1"], "version", []) == {"u1": 7}
-    waiting.begin(["u1"], "store_apply", [2], print)
-    assert answers[-1] == ("store_apply", ["u1"], [2], print)
+    assert answers == [(["u1"], request)]
+    assert waiting(["u1"], request) == {"u1": 7}
+    waiting.begin(["u1"], apply, print)
+    assert answers[-1] == ("store_apply", ["u1"], (2, 1, ""), print)

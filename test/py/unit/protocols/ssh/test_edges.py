@@ -13,15 +13,7 @@ import pytest
 from fakes import clusters
 from ganeti.base import errors
 from ganeti.base.pathutils import Paths
-from ganeti.protocols.ssh import (
-    account,
-    authorized_keys,
-    client,
-    host_keys,
-    keys,
-    known_hosts,
-    pubkeys,
-)
+from ganeti.protocols.ssh import account, authorized_keys, client, host_keys, keys
 
 ED = keys.generate("ed25519").public
 PLAIN = " ".join(ED.split()[:2])
@@ -191,38 +183,38 @@ def test_a_file_of_keys_is_changed_under_the_lock_of_its_directory(
 def test_public_keys_of_nodes_are_read_line_by_line(tmp_path):
     text = "u1 ssh-rsa A x\n\n  u2 ssh-rsa B\nu1 ssh-rsa C\n"
     parsed = {"u1": ["ssh-rsa A x", "ssh-rsa C"], "u2": ["ssh-rsa B"]}
-    assert pubkeys.parse(text) == parsed
+    assert authorized_keys.parse_node_keys(text) == parsed
     wanted = "u1 ssh-rsa A x\nu1 ssh-rsa C\nu2 ssh-rsa B\n"
-    assert pubkeys.format_keys(parsed) == wanted
-    assert pubkeys.read(str(tmp_path / "none")) == {}
+    assert authorized_keys.format_node_keys(parsed) == wanted
+    assert authorized_keys.read_node_keys(str(tmp_path / "none")) == {}
     with pytest.raises(errors.ParseError, match="line 3 has no key"):
-        pubkeys.parse("u1 ssh-rsa A\n\nu2\n")
+        authorized_keys.parse_node_keys("u1 ssh-rsa A\n\nu2\n")
     with pytest.raises(errors.OpPrereqError, match="wanted one line"):
-        pubkeys.format_keys({"u1": ["ssh-rsa A\nu2 ssh-rsa B"]})
+        authorized_keys.format_node_keys({"u1": ["ssh-rsa A\nu2 ssh-rsa B"]})
 
 
 def test_the_file_of_public_keys_is_private_and_its_directory_made(tmp_path):
     path = str(tmp_path / "lib" / "ganeti_pub_keys")
-    pubkeys.update(path, "add", {"u1": [" ssh-rsa A "]})
-    pubkeys.update(path, "add", {"u1": ["ssh-rsa A"]})
-    pubkeys.update(path, "remove", {"u9": []})
-    assert pubkeys.read(path) == {"u1": ["ssh-rsa A"]}
+    authorized_keys.update_node_keys(path, "add", {"u1": [" ssh-rsa A "]})
+    authorized_keys.update_node_keys(path, "add", {"u1": ["ssh-rsa A"]})
+    authorized_keys.update_node_keys(path, "remove", {"u9": []})
+    assert authorized_keys.read_node_keys(path) == {"u1": ["ssh-rsa A"]}
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     with pytest.raises(errors.SshUpdateError) as caught:
-        pubkeys.update(path, "bogus", {})
+        authorized_keys.update_node_keys(path, "bogus", {})
     assert caught.value.args == ("public keys: unknown action 'bogus'",)
 
 
 def test_known_hosts_can_be_read_by_everybody(tmp_path):
     path = str(tmp_path / "known_hosts")
-    known_hosts.write(path, "c", [ED], {"n2": [ED], "n1": [ED]})
+    host_keys.write_known_hosts(path, "c", [ED], {"n2": [ED], "n1": [ED]})
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o644
     with open(path) as stream:
         rows = [line.split()[0] for line in stream]
     assert rows == ["c", "n1,c", "n2,c"]
     for name in ("n", "n.tst", "N-1_x"):
-        known_hosts.format_lines("c", [], {name: [ED]})
-    assert known_hosts.format_lines("c", [ED]) == f"c {PLAIN}\n"
+        host_keys.format_known_hosts("c", [], {name: [ED]})
+    assert host_keys.format_known_hosts("c", [ED]) == f"c {PLAIN}\n"
     assert host_keys.differs(str(tmp_path / "none"), "")
     assert host_keys.differs(path, "other")
     with open(path) as stream:

@@ -7,7 +7,7 @@ import pytest
 from fakes import clusters
 from ganeti.base import errors
 from ganeti.model.objects import Update
-from ganeti.protocols.ssh import authorized_keys, host_keys, keys, known_hosts, pubkeys
+from ganeti.protocols.ssh import authorized_keys, host_keys, keys
 
 
 @pytest.mark.parametrize(
@@ -62,38 +62,39 @@ def test_authorized_keys_are_added_once_and_removed_whatever_their_comment(tmp_p
 def test_lines_of_the_administrator_stay(tmp_path):
     path = tmp_path / "authorized_keys"
     other, ours = keys.generate("ed25519").public, keys.generate("ed25519").public
-    path.write_text(f'# mine\nno-pty,from="10.0.0.1" {other}')
+    # One line is not even UTF-8.
+    lines = f'# J\xf6rg\nno-pty,from="10.0.0.1" {other}'.encode("latin-1")
+    path.write_bytes(lines)
     authorized_keys.add(str(path), [ours, other])
     assert authorized_keys.remove(str(path), [ours]) == 1
-    assert path.read_text().splitlines() == [
-        "# mine",
-        f'no-pty,from="10.0.0.1" {other.strip()}',
-    ]
+    assert path.read_bytes() == lines
 
 
 def test_public_keys_of_nodes(tmp_path):
     path = str(tmp_path / "ganeti_pub_keys")
-    pubkeys.update(path, "add", {"u1": ["ssh-rsa A"], "u2": ["ssh-rsa B"]})
-    pubkeys.update(path, "add", {"u1": ["ssh-rsa A", "ssh-rsa C"]})
-    assert pubkeys.read(path) == {
+    authorized_keys.update_node_keys(
+        path, "add", {"u1": ["ssh-rsa A"], "u2": ["ssh-rsa B"]}
+    )
+    authorized_keys.update_node_keys(path, "add", {"u1": ["ssh-rsa A", "ssh-rsa C"]})
+    assert authorized_keys.read_node_keys(path) == {
         "u1": ["ssh-rsa A", "ssh-rsa C"],
         "u2": ["ssh-rsa B"],
     }
-    pubkeys.update(path, "replace_or_add", {"u1": ["ssh-rsa D"]})
-    pubkeys.update(path, "remove", {"u2": []})
-    assert pubkeys.read(path) == {"u1": ["ssh-rsa D"]}
-    pubkeys.update(path, "override", {"u3": ["ssh-rsa E"]})
-    assert pubkeys.read(path) == {"u3": ["ssh-rsa E"]}
-    pubkeys.update(path, "clear", {})
-    assert pubkeys.read(path) == {}
+    authorized_keys.update_node_keys(path, "replace_or_add", {"u1": ["ssh-rsa D"]})
+    authorized_keys.update_node_keys(path, "remove", {"u2": []})
+    assert authorized_keys.read_node_keys(path) == {"u1": ["ssh-rsa D"]}
+    authorized_keys.update_node_keys(path, "override", {"u3": ["ssh-rsa E"]})
+    assert authorized_keys.read_node_keys(path) == {"u3": ["ssh-rsa E"]}
+    authorized_keys.update_node_keys(path, "clear", {})
+    assert authorized_keys.read_node_keys(path) == {}
     with pytest.raises(errors.SshUpdateError, match="bogus"):
-        pubkeys.update(path, "bogus", {})
+        authorized_keys.update_node_keys(path, "bogus", {})
 
 
 def test_known_hosts_has_one_alias_for_all_nodes(tmp_path):
     path = str(tmp_path / "known_hosts")
     pair = keys.generate("rsa", 1024, "root@n")
-    known_hosts.write(path, "cluster1", [pair.public])
+    host_keys.write_known_hosts(path, "cluster1", [pair.public])
     hosts = paramiko.HostKeys(path)
     assert list(hosts) == ["cluster1"]
     assert hosts["cluster1"]["ssh-rsa"].get_base64() == keys.body(pair.public)
@@ -102,18 +103,18 @@ def test_known_hosts_has_one_alias_for_all_nodes(tmp_path):
 def test_known_hosts_has_the_keys_of_each_node_under_its_name_and_the_alias(tmp_path):
     path = str(tmp_path / "known_hosts")
     one, two = (keys.generate("ed25519").public for _ in range(2))
-    known_hosts.write(path, "cluster1", [one], {"node2": [two], "node1": []})
+    host_keys.write_known_hosts(path, "cluster1", [one], {"node2": [two], "node1": []})
     lines = [" ".join(line.split()[:2]) for line in (one, two)]
-    assert known_hosts.read(path) == [
+    assert host_keys.read_known_hosts(path) == [
         (("cluster1",), lines[0]),
         (("node2", "cluster1"), lines[1]),
     ]
-    assert known_hosts.read(str(tmp_path / "none")) == []
+    assert host_keys.read_known_hosts(str(tmp_path / "none")) == []
     with open(path, "a") as out:
         out.write(
             "# text here too\n|1|aa|bb ssh-rsa AAAA\n@revoked * ssh-rsa AAAA\n\nx\n"
         )
-    assert len(known_hosts.read(path)) == 2
+    assert len(host_keys.read_known_hosts(path)) == 2
 
 
 @pytest.mark.parametrize(
@@ -122,7 +123,7 @@ def test_known_hosts_has_the_keys_of_each_node_under_its_name_and_the_alias(tmp_
 def test_no_name_in_known_hosts_can_match_another(name):
     pair = keys.generate("ed25519")
     with pytest.raises(errors.ProgrammerError, match="is not a host name"):
-        known_hosts.format_lines("cluster1", [], {name: [pair.public]})
+        host_keys.format_known_hosts("cluster1", [], {name: [pair.public]})
 
 
 def test_host_keys_of_a_node_are_few_and_written_again():
@@ -177,7 +178,10 @@ def test_a_new_master_has_the_host_keys_of_the_configuration(tmp_path):
     node = next(iter(snapshot.nodes.values())).replace(ssh_host_keys=(key,))
     snapshot = snapshot.apply([Update("nodes", node.uuid, node)])
     assert host_keys.refresh(path, snapshot)
-    assert ((node.name, snapshot.cluster.cluster_name), key) in known_hosts.read(path)
+    assert (
+        (node.name, snapshot.cluster.cluster_name),
+        key,
+    ) in host_keys.read_known_hosts(path)
     assert not host_keys.refresh(path, snapshot)
-    known_hosts.write(path, "old", [key])
+    host_keys.write_known_hosts(path, "old", [key])
     assert host_keys.refresh(path, snapshot)

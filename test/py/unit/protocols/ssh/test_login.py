@@ -1,17 +1,17 @@
 """Logins at a real SSH server: host keys, credentials, commands, files."""
 
 import os
-import socket
 import stat
 import subprocess
 
 import paramiko
 import pytest
 
+from fakes import ports
 from fakes.ssh_server import Account, Server
 from ganeti.base import errors
 from ganeti.base.pathutils import Paths
-from ganeti.protocols.ssh import client, keys, known_hosts
+from ganeti.protocols.ssh import client, host_keys, keys
 
 CLUSTER = "cluster.example.com"
 
@@ -50,7 +50,7 @@ def public_line(key):
 def known(tmp_path, host_key):
     """Return the cluster's file of host keys."""
     path = str(tmp_path / "known_hosts")
-    known_hosts.write(path, CLUSTER, [public_line(host_key)])
+    host_keys.write_known_hosts(path, CLUSTER, [public_line(host_key)])
     return path
 
 
@@ -84,7 +84,7 @@ def test_the_clusters_host_key_is_accepted(server, own_key, known, account):
 def test_another_key_under_the_clusters_alias_is_refused(
     server, own_key, other_key, known, account, ask
 ):
-    known_hosts.write(known, CLUSTER, [public_line(other_key[1])])
+    host_keys.write_known_hosts(known, CLUSTER, [public_line(other_key[1])])
     known_identity = identity(own_key, known_hosts=known, ask_host_key=ask)
     if ask is not None:
         # A person may accept the machine, since it is not a member yet.
@@ -128,7 +128,7 @@ def test_a_known_host_is_not_asked_about(server, own_key, host_key, known, tmp_p
 
     connect(server, identity(own_key, known_hosts=known, ask_host_key=never)).close()
     personal = str(tmp_path / "personal")
-    known_hosts.write(personal, "node2", [public_line(host_key)])
+    host_keys.write_known_hosts(personal, "node2", [public_line(host_key)])
     actual = identity(own_key, ask_host_key=never, personal_hosts=(personal,))
     connect(server, actual).close()
 
@@ -137,7 +137,7 @@ def test_a_changed_key_of_a_personal_host_is_refused_without_a_question(
     server, own_key, other_key, tmp_path, account
 ):
     personal = str(tmp_path / "personal")
-    known_hosts.write(personal, "node2", [public_line(other_key[1])])
+    host_keys.write_known_hosts(personal, "node2", [public_line(other_key[1])])
     actual = identity(
         own_key, ask_host_key=lambda *_words: True, personal_hosts=(personal,)
     )
@@ -149,7 +149,7 @@ def test_a_changed_key_of_a_personal_host_is_refused_without_a_question(
 
 
 def test_without_the_check_any_host_key_is_accepted(server, own_key, other_key, known):
-    known_hosts.write(known, CLUSTER, [public_line(other_key[1])])
+    host_keys.write_known_hosts(known, CLUSTER, [public_line(other_key[1])])
     actual = identity(own_key, known_hosts=known, check_host_key=False)
     connect(server, actual).close()
 
@@ -207,8 +207,7 @@ def test_a_key_that_cannot_be_used_does_not_keep_from_others(
 
 
 def test_nobody_listens(own_key):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = ports.free()
     with pytest.raises(errors.SshError, match=f"port {port}.*cannot be reached"):
         client.Client("node2", port, identity(own_key), address="127.0.0.1")
 
@@ -296,7 +295,7 @@ def test_the_clusters_identity_pins_its_host_keys(tmp_path):
 
 def write_nodes(path, nodes, shared=()):
     """Write a known_hosts file with keys of nodes."""
-    known_hosts.write(
+    host_keys.write_known_hosts(
         path,
         CLUSTER,
         [public_line(key) for key in shared],

@@ -436,6 +436,17 @@ def test_a_wrong_line_of_the_list_is_named(node, monkeypatch, capsys):
     assert "image-sources, line 2: wanted a directory" in output
 
 
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_list_of_sources_has_at_most_64_kib(node, more):
+    allow(node, "/srv", "#" * (65536 - len("/srv\n\n") + more))
+    paths = pathutils.Paths(str(node), "n1")
+    if not more:
+        assert sources.load(paths) == ("/srv",)
+        return
+    with pytest.raises(sources.errors.GenericError, match="larger than 65536 bytes"):
+        sources.load(paths)
+
+
 def test_content_goes_out_and_in_again(node, monkeypatch):
     (node / "disk0").write_bytes(b"content".ljust(MIB, b"x"))
     env = {

@@ -15,7 +15,7 @@ import types
 import pytest
 
 import ganeti
-from fakes import nodes
+from fakes import nodes, ports
 from fakes.xen_guests import instance
 from ganeti.base import clock, errors, pathutils, process
 from ganeti.base.filesystem import files
@@ -23,7 +23,8 @@ from ganeti.base.tls import authority, x509
 from ganeti.node import hypervisor
 from ganeti.node.hypervisor.xen import migration
 from ganeti.node.hypervisor.xen.files import Files
-from ganeti.tools.xen import xen_channel, xen_migration
+from ganeti.tools import channel as channels
+from ganeti.tools.xen import xen_migration, xen_relay
 
 LOCAL = "127.0.0.1"
 #: Answers what it gets, in capitals, then says so.
@@ -66,14 +67,14 @@ class Peer:
     """A target that accepts one connection in a thread."""
 
     def __init__(self, paths, serve, timeout_s=30):
-        self.listener = xen_channel.listen(LOCAL, 0)
+        self.listener = xen_relay.listen(LOCAL, 0)
         self.port = self.listener.getsockname()[1]
         self.failure = None
-        tls = xen_channel.context(paths, is_server=True)
+        end = channels.of_cluster(paths, is_server=True)
 
         def work():
             try:
-                serve(xen_channel.accept(self.listener, tls, timeout_s))
+                serve(xen_relay.accept(self.listener, end, timeout_s))
             except errors.GenericError as err:
                 self.failure = err
 
@@ -86,17 +87,17 @@ class Peer:
 
 
 def connect(paths, port):
-    tls = xen_channel.context(paths, is_server=False)
-    return xen_channel.connect(LOCAL, port, tls)
+    end = channels.of_cluster(paths, is_server=False)
+    return xen_relay.connect(LOCAL, port, end)
 
 
 def test_data_goes_both_ways_until_one_side_ends(source, target):
     here, there = socket.socketpair(), socket.socketpair()
     fds = (there[0].fileno(),) * 2
-    peer = Peer(target, lambda channel: xen_channel.relay(channel, *fds))
+    peer = Peer(target, lambda channel: xen_relay.relay(channel, *fds))
     channel = connect(source, peer.port)
     fds_here = (here[0].fileno(),) * 2
-    sender = threading.Thread(target=xen_channel.relay, args=(channel, *fds_here))
+    sender = threading.Thread(target=xen_relay.relay, args=(channel, *fds_here))
     sender.start()
     # More than any buffer on the way has room for.
     data = bytes(range(256)) * 65536
@@ -119,10 +120,10 @@ def test_data_goes_both_ways_until_one_side_ends(source, target):
 
 def test_a_broken_connection_is_not_an_end(source, target):
     here, there = socket.socketpair()
-    peer = Peer(target, lambda c: xen_channel.relay(c, there.fileno(), there.fileno()))
+    peer = Peer(target, lambda c: xen_relay.relay(c, there.fileno(), there.fileno()))
     channel = connect(source, peer.port)
     # Without close_notify.
-    os.close(channel.detach())
+    os.close(channel.sock.detach())
     peer.end()
     assert "the connection broke" in str(peer.failure)
     here.close()
@@ -137,16 +138,16 @@ def test_a_machine_of_another_cluster_is_refused_and_waited_on(
     accepted = []
     peer = Peer(target, accepted.append)
     # It does not trust the target, either; so it does not look.
-    tls = xen_channel.context(foreign, is_server=False)
-    tls.verify_mode = ssl.CERT_NONE
+    end = channels.of_cluster(foreign, is_server=False)
+    end.tls.verify_mode = ssl.CERT_NONE
     with (
         contextlib.suppress(errors.HypervisorError),
-        xen_channel.connect(LOCAL, peer.port, tls) as refused,
+        xen_relay.connect(LOCAL, peer.port, end) as refused,
     ):
         # With TLS 1.3 it learns of that only when it reads.
-        refused.setblocking(True)
+        refused.sock.setblocking(True)
         with pytest.raises(OSError, match=r"alert|reset"):
-            refused.recv(1)
+            refused.sock.recv(1)
     channel = connect(source, peer.port)
     peer.end()
     assert len(accepted) == 1
@@ -165,15 +166,15 @@ def test_a_target_of_another_cluster_is_refused(source, tmp_path):
 
 
 def test_nobody_is_waited_on_for_ever(target):
-    listener = xen_channel.listen(LOCAL, 0)
-    tls = xen_channel.context(target, is_server=True)
+    listener = xen_relay.listen(LOCAL, 0)
+    end = channels.of_cluster(target, is_server=True)
     with pytest.raises(errors.HypervisorError, match="no node of the cluster conn"):
-        xen_channel.accept(listener, tls, 0.01)
+        xen_relay.accept(listener, end, 0.01)
     port = listener.getsockname()[1]
     with pytest.raises(
         errors.HypervisorError, match=f"cannot listen on .* port {port}"
     ):
-        xen_channel.listen(LOCAL, port)
+        xen_relay.listen(LOCAL, port)
     listener.close()
     with pytest.raises(errors.HypervisorError, match=f"cannot connect to .* {port}: "):
         connect(target, port)
@@ -193,7 +194,7 @@ def test_clusters_of_earlier_releases_have_one_certificate(tmp_path):
 def test_damaged_certificates_are_an_error(target):
     pathlib.Path(target.client_pem).write_text("nothing")
     with pytest.raises(errors.X509CertError, match=r"client\.pem: not usable"):
-        xen_channel.context(target, is_server=False)
+        channels.of_cluster(target, is_server=False)
 
 
 @pytest.fixture
@@ -225,9 +226,7 @@ def program(tmp_path, monkeypatch):
 @pytest.fixture
 def port():
     """A port that nobody uses."""
-    with socket.socket() as sock:
-        sock.bind((LOCAL, 0))
-        return sock.getsockname()[1]
+    return ports.free()
 
 
 def effects_of(paths):
@@ -589,7 +588,7 @@ def test_no_guest_stops_for_a_target_of_an_earlier_release(
     program, source, target, monkeypatch
 ):
     program.xl.write_text(STOPPED)
-    monkeypatch.setattr(xen_channel, "STOPPED", "another")
+    monkeypatch.setattr(xen_relay, "STOPPED", "another")
     peer = Peer(target, lambda channel: channel.close())
     guest = Files(source, "web1")
     params = instance(migration_port=peer.port).hvparams

@@ -144,14 +144,3 @@ def test_commands_for_many_print_each(master, line, op_id):
     assert json.loads(actual.out) == {"allocators": [placement("n9.tst")]}
     plain = commands.run(line.format("--dry-run"), master)
     assert plain.out.splitlines()[-1] == "Nothing was done."
-
-
-def test_instances_without_a_place_are_errors_of_a_batch(master, tmp_path):
-    source = tmp_path / "batch.json"
-    source.write_text(json.dumps([{"instance_name": "big.tst"}]))
-    result = {"jobs": [], "allocatable": [], "failed": ["big.tst"]}
-    master.results["OP_INSTANCE_MULTI_ALLOC"] = result
-    done = commands.run(f"gnt-instance batch-create {source}", master)
-    assert done.code == 1
-    assert "Instance big.tst: the allocator found no nodes" in done.err
-    assert "There were 1 errors" in done.out

@@ -1,4 +1,4 @@
-"""Submitting, waiting, and the messages during a wait."""
+"""Waiting for jobs: what it shows; test/data/client has jobs that end at once."""
 
 import itertools
 
@@ -7,93 +7,15 @@ import pytest
 from fakes import commands
 from fakes.luxi_master import FakeMaster
 from ganeti.base import errors
-from ganeti.model import opcodes
 
 
 @pytest.fixture
 def master():
     fake = FakeMaster()
     fake.objects["instance"] = [
-        {"name": f"web{n}.tst", "uuid": f"u{n}", "tags": ["t"] * (n == 2)}
-        for n in (1, 2, 3)
-    ]
-    fake.objects["node"] = [
-        {
-            "name": "n1.tst",
-            "uuid": "nu1",
-            "pinst_list": ["web1.tst"],
-            "sinst_list": ["web2.tst"],
-            "tags": ["rack1"],
-        },
-        {
-            "name": "n2.tst",
-            "uuid": "nu2",
-            "pinst_list": ["web2.tst"],
-            "sinst_list": ["web1.tst"],
-            "tags": [],
-        },
+        {"name": f"web{n}.tst", "uuid": f"u{n}"} for n in (1, 2)
     ]
     return fake
-
-
-def test_messages_are_printed_with_their_time_and_escaped(master):
-    master.messages["OP_TEST_DELAY"] = ["one", "two\tthree\x01é"]
-    done = commands.run("gnt-debug delay 0", master)
-    assert done.out == (
-        "Tue Nov 14 22:13:21 2023 one\nTue Nov 14 22:13:22 2023 two\\tthree\\x01é\n"
-    )
-    assert (done.code, done.err) == (0, "")
-
-
-def test_submit_prints_the_id_on_stderr(master):
-    done = commands.run("gnt-debug delay --submit 0", master)
-    assert (done.code, done.out, done.err) == (0, "", "JobID: 1\n")
-
-
-def test_print_jobid_prints_the_bare_number_first(master):
-    master.messages["OP_TEST_DELAY"] = ["hello"]
-    done = commands.run("gnt-debug delay --print-jobid 0", master)
-    assert done.out.startswith("1\nTue ")
-    done = commands.run("gnt-debug delay --print-jobid --submit 0", master)
-    assert (done.out, done.err) == ("2\n", "JobID: 2\n")
-
-
-def test_generic_options_reach_the_opcode(master):
-    commands.run(
-        "gnt-debug delay -dd --dry-run --priority=high --reason because 1.5", master
-    )
-    (op,) = master.jobs[1]
-    assert isinstance(op, opcodes.TestDelay)
-    assert (op.duration, op.dry_run, op.priority, op.debug_level) == (1.5, True, -10, 2)
-    assert [entry[:2] for entry in op.reason] == [
-        ("gnt:user", "because"),
-        ("gnt:client:gnt-debug", "delay"),
-    ]
-    assert op.reason[0][2] == 1_700_000_000 * 10**9
-
-
-def test_a_failed_job_gives_the_error_of_its_first_failed_opcode(master):
-    master.results["OP_TEST_DELAY"] = errors.OpPrereqError(
-        "no such node", "wrong_input"
-    )
-    done = commands.run("gnt-debug delay 0", master)
-    assert done.code == 1
-    assert done.err == (
-        "Failure: prerequisites not met for this operation:\n"
-        "error type: wrong_input, error details:\nno such node\n"
-    )
-
-
-def test_a_canceled_job(master):
-    master.still[1] = "canceled"
-    done = commands.run("gnt-debug delay 0", master)
-    assert (done.code, done.err) == (1, "Failure: Job was canceled\n")
-
-
-def test_a_vanished_job(master):
-    master.gone.add(1)
-    done = commands.run("gnt-debug delay 0", master)
-    assert (done.code, done.err) == (1, "Error checking job status: Job 1 lost\n")
 
 
 class Slow(FakeMaster):
@@ -208,43 +130,26 @@ def test_how_far_a_job_has_come_is_for_terminals_alone():
     assert "job 1: running, " in shown.err.split("progress 2")[-1]
 
 
-def test_several_instances_have_a_job_each(master):
-    done = commands.run("gnt-instance shutdown --force-multiple --all", master)
-    assert done.code == 0
-    assert done.out == (
-        "Submitted jobs 1, 2, 3\n"
-        "Waiting for job 1 for web1.tst ...\n"
-        "Waiting for job 2 for web2.tst ...\n"
-        "Waiting for job 3 for web3.tst ...\n"
-    )
-
-
-def test_one_named_instance_needs_no_list_of_jobs(master):
-    done = commands.run("gnt-instance shutdown web1", master)
-    assert done.out == "Waiting for job 1 for web1.tst ...\n"
-
-
-def test_submitting_several_jobs_lists_them(master):
-    master.refuse["OP_INSTANCE_REBOOT"] = errors.JobQueueError("no")
-    done = commands.run(
-        "gnt-instance start --submit --force-multiple web1 web2", master
-    )
-    assert (done.code, done.out) == (0, "1: web1.tst\n2: web2.tst\n")
-    done = commands.run("gnt-instance reboot --submit web1", master)
-    assert (done.code, done.err) == (1, "Failure for web1.tst: no\n")
-
-
-def test_a_failing_one_of_several_jobs(master):
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize(
+    ("line", "op_id"),
+    [
+        ("gnt-instance start --force-multiple", "OP_INSTANCE_STARTUP"),
+        ("gnt-instance remove -f", "OP_INSTANCE_REMOVE"),
+    ],
+)
+def test_a_failing_one_of_several_jobs(master, line, op_id, number):
     def outcome(op):
-        if op.instance_name == "web2.tst":
+        if op.instance_name == f"web{number}.tst":
             return errors.OpExecError("broken")
         return None
 
-    master.results["OP_INSTANCE_STARTUP"] = outcome
-    done = commands.run("gnt-instance start --force-multiple web1 web2", master)
-    assert done.code == 1
+    master.results[op_id] = outcome
+    done = commands.run(f"{line} web1 web2", master)
+    assert (done.code, len(master.jobs)) == (1, 2)
     assert done.err == (
-        "Job 2 for web2.tst has failed: Failure: command execution error:\nbroken\n"
+        f"Job {number} for web{number}.tst has failed: "
+        "Failure: command execution error:\nbroken\n"
     )
 
 
@@ -261,52 +166,6 @@ def test_jobs_that_run_are_watched_before_those_that_wait(master):
     master._WaitForJobChange = watch
     commands.run("gnt-instance start --force-multiple web1 web2", master)
     assert executor_order == [2, 1]
-
-
-def test_an_archived_one_of_several_jobs(master):
-    master.gone.add(1)
-    done = commands.run("gnt-instance start web1", master)
-    assert done.code == 1
-    assert done.err == (
-        "Job 1 for web1.tst has been archived, cannot check its result\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("options", "names"),
-    [
-        ("--node n1", ["web1.tst", "web2.tst"]),
-        ("--primary n1", ["web1.tst"]),
-        ("--secondary n1", ["web2.tst"]),
-        ("--tags t", ["web2.tst"]),
-        ("--node-tags rack1", ["web1.tst", "web2.tst"]),
-        ("--pri-node-tags rack1", ["web1.tst"]),
-        ("--sec-node-tags rack1", ["web2.tst"]),
-        ("--instance web3 web1", ["web1.tst", "web3.tst"]),
-        ("--node n1 n2", ["web1.tst", "web2.tst"]),
-    ],
-)
-def test_instances_are_chosen_by_node_and_tag(master, options, names):
-    done = commands.run(f"gnt-instance start --force-multiple {options}", master)
-    assert done.code == 0
-    assert [ops[0].instance_name for ops in master.jobs.values()] == names
-
-
-def test_an_unknown_instance_stops_everything(master):
-    done = commands.run("gnt-instance start --force-multiple web1 nope", master)
-    assert done.code == 1
-    assert "unknown_entity" in done.err
-    assert "nope" in done.err
-    assert not master.jobs
-
-
-def test_an_empty_selection(master):
-    done = commands.run("gnt-instance start --tags nothing", master)
-    assert done.code == 1
-    master.objects["instance"] = []
-    done = commands.run("gnt-instance start --all", master)
-    assert done.code == 0
-    assert "Cluster is empty" in done.out
 
 
 def test_verify_waits_for_the_jobs_that_its_job_submits(master):
@@ -330,35 +189,3 @@ def test_verify_waits_for_the_jobs_that_its_job_submits(master):
     done = commands.run("gnt-cluster verify", master)
     assert done.code == 1
     assert "1 job(s) failed while verifying the cluster.\n" in done.out
-
-
-def test_a_malformed_opcode_is_explained(master):
-    master.results["OP_NODE_SET_PARAMS"] = []
-    done = commands.run("gnt-node modify --node-parameters x=1 -s 1 x", master)
-    assert done.code == 0
-    done = commands.run(["gnt-instance", "rename", "", ""], master)
-    assert done.code == 1
-    assert "Failure: prerequisites not met" in done.err
-    assert "OP_INSTANCE_RENAME" in done.err
-
-
-def test_watch_and_wait(master):
-    master.messages["OP_TEST_DELAY"] = ["hi"]
-    commands.run("gnt-debug delay --submit 0", master)
-    done = commands.run("gnt-job watch 1", master)
-    assert done.out == (
-        "Output from job 1 follows\n-------------------------\n"
-        "Tue Nov 14 22:13:21 2023 hi\n"
-    )
-    assert done.err == ""
-    shown = commands.run("gnt-job watch 1", master, tty=True)
-    assert (shown.code, shown.out) == (0, done.out)
-    assert shown.err.endswith("Job 1 was successful\n")
-    done = commands.run("gnt-job wait 1", master)
-    assert (done.code, done.out) == (0, "")
-    done = commands.run("gnt-job wait 9", master)
-    assert done.code == 1
-    assert done.err == "Job 9 failed: Error checking job status: Job 9 lost\n"
-    shown = commands.run("gnt-job watch 9", master, tty=True)
-    assert "'gnt-job info 9' shows its messages" in shown.err
-    assert shown.code == 1

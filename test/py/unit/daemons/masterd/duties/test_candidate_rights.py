@@ -1,5 +1,6 @@
 """A candidate that was away at its promotion gets its rights when it answers."""
 
+import functools
 import threading
 
 import msgspec
@@ -20,6 +21,7 @@ from ganeti.daemons.masterd.duties.candidate_rights import (
     unrecorded,
 )
 from ganeti.decisions.repair.node_lives import Death, DeathState, Phase
+from ganeti.master.config import topology
 from ganeti.master.config.node_deaths import KEY, TABLE
 from ganeti.master.locking import Level, LockManager, Request
 from ganeti.master.locking.manager import BGL
@@ -99,10 +101,12 @@ def test_a_token_that_is_no_digest_is_not_recorded(site):
     assert AWAY not in site.certs
 
 
-def test_a_node_that_a_job_has_is_left_to_it(site):
+def test_a_node_that_a_job_has_is_left_to_it(site, monkeypatch):
     locks = site.engine.locks
     locks.acquire(Request(Level.CLUSTER, [BGL], shared=True))
     locks.acquire(Request(Level.NODE, [AWAY]))
+    at_once = functools.partial(LockManager.acquire, locks, timeout_s=0.0)
+    monkeypatch.setattr(locks, "acquire", lambda request, _limit_s: at_once(request))
     thread = threading.Thread(target=site.rights.sweep)
     thread.start()
     thread.join()
@@ -276,7 +280,9 @@ def widen(site, *names, **flags):
         cluster = edit.snapshot.cluster
         edit.update(cluster.replace(candidate_pool_size=3))
         for number in names:
-            edit.add_node(clusters.node(number, master_candidate=False, **flags))
+            topology.add_node(
+                edit, clusters.node(number, master_candidate=False, **flags)
+            )
     site.rights = CandidateRights(site.engine.deps())
 
 
@@ -372,8 +378,8 @@ def test_a_node_that_a_job_has_is_not_promoted_but_another_one(site):
 def test_a_full_pool_promotes_nobody(site):
     widen(site, 3)
     with site.engine.config.edit("test") as edit:
-        assert edit.promote_if_missing(MASTER) is None
-        assert edit.promote_if_missing("no-such-node") is None
+        assert topology.promote_if_missing(edit, MASTER) is None
+        assert topology.promote_if_missing(edit, "no-such-node") is None
         cluster = edit.snapshot.cluster
         edit.update(cluster.replace(candidate_pool_size=2))
-        assert edit.promote_if_missing(SPARES[0]) is None
+        assert topology.promote_if_missing(edit, SPARES[0]) is None

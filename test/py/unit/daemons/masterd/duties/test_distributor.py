@@ -73,6 +73,15 @@ def started(opened, nodes, retry_s, clock=None, on_refusal=lambda _refused: None
     return made
 
 
+def failing(node, left):
+    """Return answers: a node fails to write as often as failures are left."""
+    return {
+        "write_ssconf_files": lambda at, _args: (
+            left.pop() if at == node and left else None
+        )
+    }
+
+
 ALL = {clusters.node_uuid(n) for n in (1, 2, 3)}
 
 
@@ -96,14 +105,7 @@ def test_nodes_are_written_once_per_change_and_then_pinged(opened):
 def test_only_nodes_that_failed_are_written_again(opened):
     second = clusters.node_uuid(2)
     left = [failure()]
-    nodes = Nodes(
-        opened.snapshot,
-        {
-            "write_ssconf_files": lambda node, _args: (
-                left.pop() if node == second and left else None
-            )
-        },
-    )
+    nodes = Nodes(opened.snapshot, failing(second, left))
     made = started(opened, nodes, retry_s=0.01)
     try:
         assert nodes.arrived.get(timeout=60) == ("write_ssconf_files", ALL)
@@ -117,14 +119,7 @@ def test_only_nodes_that_failed_are_written_again(opened):
 def test_nodes_that_refuse_the_certificate_are_reported_and_tried_again(opened):
     second = clusters.node_uuid(2)
     left = [failure(refused=True)]
-    nodes = Nodes(
-        opened.snapshot,
-        {
-            "write_ssconf_files": lambda node, _args: (
-                left.pop() if node == second and left else None
-            )
-        },
-    )
+    nodes = Nodes(opened.snapshot, failing(second, left))
     reported = []
     made = started(opened, nodes, retry_s=0.01, on_refusal=reported.append)
     try:
@@ -395,14 +390,7 @@ def test_after_missed_changes_all_is_looked_at_again(opened):
 
 def test_a_node_that_failed_once_gets_all_files(opened):
     second, left = clusters.node_uuid(2), []
-    nodes = Nodes(
-        opened.snapshot,
-        {
-            "write_ssconf_files": lambda node, _args: (
-                left.pop() if node == second and left else None
-            )
-        },
-    )
+    nodes = Nodes(opened.snapshot, failing(second, left))
     made = started(opened, nodes, retry_s=0.01)
     try:
         first_files(nodes)

@@ -1,5 +1,6 @@
 """Nodes whose key files lack something get the keys of all nodes."""
 
+import functools
 import logging
 import threading
 
@@ -10,8 +11,11 @@ from fakes.clocks import FakeClock
 from fakes.engine import Engine
 from fakes.rpc import failure
 from ganeti.base.constants.protocols import nodeverify
-from ganeti.daemons.masterd.duties.candidate_rights import CandidateRights
-from ganeti.daemons.masterd.duties.login_keys import LOOK_S, RETRY_S
+from ganeti.daemons.masterd.duties.candidate_rights import (
+    LOOK_S,
+    RETRY_S,
+    CandidateRights,
+)
 from ganeti.master.locking import Level, LockManager, Request
 from ganeti.master.locking.manager import BGL
 
@@ -215,15 +219,18 @@ def test_an_answer_that_is_none_causes_nothing(site, answer):
     assert site.sweep()[1] == []
 
 
-def test_a_node_that_a_job_has_is_asked_again_later(site):
+def test_a_node_that_a_job_has_is_asked_again_later(site, monkeypatch):
     site.problems[THIRD] = [LACKS]
     locks = site.engine.locks
     locks.acquire(Request(Level.CLUSTER, [BGL], shared=True))
     locks.acquire(Request(Level.NODE, [THIRD]))
-    results = []
-    thread = threading.Thread(target=lambda: results.append(site.sweep()))
-    thread.start()
-    thread.join()
+    at_once = functools.partial(LockManager.acquire, locks, timeout_s=0.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(locks, "acquire", lambda request, _limit_s: at_once(request))
+        results = []
+        thread = threading.Thread(target=lambda: results.append(site.sweep()))
+        thread.start()
+        thread.join()
     locks.release_all()
     assert results[0][1] == []
     site.engine.clock.now += RETRY_S

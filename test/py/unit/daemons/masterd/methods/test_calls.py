@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from ganeti.base import errors
-from ganeti.base.constants import timeouts
+from ganeti.base.constants import misc
 from ganeti.daemons.masterd.methods import calls, jobs
 
 
@@ -168,8 +168,8 @@ def watch(queue, **more):
 @pytest.mark.parametrize(
     ("wanted", "used"),
     [
-        ({}, timeouts.LUXI_WFJC_TIMEOUT),
-        ({"timeout_s": 10.0**9}, timeouts.LUXI_WFJC_TIMEOUT),
+        ({}, misc.LUXI_WFJC_TIMEOUT),
+        ({"timeout_s": 10.0**9}, misc.LUXI_WFJC_TIMEOUT),
         ({"timeout_s": -5.0}, 0.0),
         ({"timeout_s": 2.5}, 2.5),
     ],

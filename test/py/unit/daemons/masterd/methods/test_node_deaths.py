@@ -8,7 +8,7 @@ import pytest
 
 from fakes import clusters
 from fakes.master import Master
-from fakes.patience import PATIENCE_S, job_status
+from fakes.patience import PATIENCE_S, job_status, until
 from ganeti.base import errors
 from ganeti.daemons.masterd.methods import node_deaths
 from ganeti.decisions.repair import node_death
@@ -340,3 +340,42 @@ def test_no_and_yes_within_one_round_forget_everything(site):
     # A step that was based on the state before is refused.
     with pytest.raises(errors.OpPrereqError, match="serial 3"):
         change(site, serial=2)
+
+
+class WatchedLock:
+    """A lock that reports when a thread has to wait for it."""
+
+    def __init__(self):
+        self.inner, self.is_wanted = threading.Lock(), False
+
+    def __enter__(self):
+        self.is_wanted = self.inner.locked()
+        self.inner.acquire()
+
+    def __exit__(self, *_exc):
+        self.inner.release()
+
+
+def test_a_no_during_a_step_is_not_overwritten(site, monkeypatch):
+    switch(site)
+    change(site)
+    deaths = site.master.service.deps.config.node_deaths
+    read, lock, jobs = deaths.state, WatchedLock(), []
+
+    def state():
+        present = read()
+        if not jobs:
+            op = {"OP_ID": "OP_CLUSTER_SET_PARAMS", "node_death": False}
+            with site.master.client() as other:
+                jobs.append(other.call("SubmitJob", [[op]]))
+                until("the no", lambda: lock.is_wanted or has_ended(other))
+        return present
+
+    def has_ended(client):
+        return client.call("QueryJobs", [jobs, ["status"]]) == [["success"]]
+
+    monkeypatch.setattr(deaths, "lock", lock, raising=False)
+    monkeypatch.setattr(deaths, "state", state)
+    change(site, serial=2)
+    assert job_status(site.client, jobs[0]) == "success"
+    assert deaths.state().is_given_up

@@ -12,18 +12,17 @@ import msgspec
 import pytest
 
 from fakes import made_clusters, peers
-from fakes.every_move import every_move
 from fakes.made_clusters import Shape
-from fakes.some_cluster import random_cluster
+from fakes.some_cluster import every_move, random_cluster
 from ganeti.commands.htools import hbal
 from ganeti.decisions.htools.balance import greedy as balance_greedy
 from ganeti.decisions.htools.balance import search
+from ganeti.decisions.htools.model import simulate, text
 from ganeti.decisions.htools.model.cluster import DataError
-from ganeti.decisions.htools.model.loaders import simulate, text
 from ganeti.decisions.htools.rules import moves
 from ganeti.decisions.htools.rules.move_constraints import MoveOptions
 from ganeti.decisions.htools.rules.moves import MoveKind
-from ganeti.decisions.htools.score import components, exact_deltas
+from ganeti.decisions.htools.score import components
 from ganeti.decisions.htools.state import node_state
 
 DATA = pathlib.Path(__file__).parents[5] / "data" / "htools"
@@ -38,7 +37,7 @@ def slow_plan(now, goal, rounds):
         for index, move in every_move(now):
             if moves.failure(now, index, move):
                 continue
-            (actual,) = exact_deltas.after(now, [(index, move)])
+            (actual,) = search.exact_after(now, [(index, move)])
             if best is None or actual < best[2]:
                 best = (index, move, actual)
         small = best and current <= goal.min_gain_limit
@@ -112,7 +111,7 @@ def test_many_scores_at_once_have_the_digits_of_single_ones(template):
     now = node_state.derive(text.load(made.text(), "made"))
     listed = list(every_move(now))[::97]
     for (index, move), actual in zip(
-        listed, exact_deltas.after(now, listed), strict=True
+        listed, search.exact_after(now, listed), strict=True
     ):
         with moves.trial(now, index, move.target):
             moves.apply(now, index, move)
@@ -288,7 +287,7 @@ def test_the_second_of_a_pair_is_the_best_there_is():
         ]
         assert (step.inst, step.move) in legal
         if step.score < last:
-            assert step.score == min(exact_deltas.after(now, legal))
+            assert step.score == min(search.exact_after(now, legal))
             assert before_pair is None or step.score < before_pair
             before_pair = None
         else:

@@ -9,8 +9,8 @@ from fakes.some_cluster import random_cluster
 from ganeti.decisions.htools.balance import greedy as balance_greedy
 from ganeti.decisions.htools.balance import plan
 from ganeti.decisions.htools.hail import answer
+from ganeti.decisions.htools.model import text
 from ganeti.decisions.htools.model.cluster import DataError
-from ganeti.decisions.htools.model.loaders import text
 from ganeti.decisions.htools.rules.move_constraints import MoveOptions
 from ganeti.model import opcodes
 

@@ -18,8 +18,8 @@ from ganeti.decisions.htools.capacity.search import (
     size_of,
 )
 from ganeti.decisions.htools.capacity.tiers import InstanceSize
+from ganeti.decisions.htools.model import text
 from ganeti.decisions.htools.model.cluster import Cluster, Group, Instance
-from ganeti.decisions.htools.model.loaders import text
 from ganeti.decisions.htools.model.policy import AllocPolicy
 from ganeti.decisions.htools.n1 import check, failure_tables
 from ganeti.decisions.htools.n1.check import GlobalN1
@@ -152,9 +152,9 @@ def test_a_limit_ends_a_run() -> None:
     assert none.placed == ()
 
 
-def failing_cluster() -> Cluster:
-    """A second group, in which a node lacks memory for failovers."""
-    base = random_cluster(2)
+def failing_cluster(template: str = "drbd") -> Cluster:
+    """A second group, and a node of the first one that lacks memory for failovers."""
+    base = random_cluster(2, template=template)
     bad = msgspec.structs.replace(base.nodes[0], free_memory=0)
     groups = (*base.groups, Group("other", "v"))
     nodes = (bad, *base.nodes[1:])
@@ -176,6 +176,19 @@ def test_nodes_that_fail_already_stop_all_but_what_is_asked_for() -> None:
     anyway = CapacityOptions("drbd", accept_errors=True)
     actual = CapacitySearch(state, anyway).standard(SIZE)
     assert {int(state.group[n]) for one in actual.placed for n in one.nodes} == {0, 1}
+
+
+def test_a_group_without_room_for_its_own_stops_others_unless_they_are_apart() -> None:
+    cluster = failing_cluster("plain")
+    nodes = tuple(
+        node if node.group else msgspec.structs.replace(node, free_memory=0)
+        for node in cluster.nodes
+    )
+    state = node_state.ClusterState(msgspec.structs.replace(cluster, nodes=nodes))
+    for independent, groups in ((False, set()), (True, {1})):
+        how = CapacityOptions("plain", independent=independent)
+        placed = CapacitySearch(state, how).standard(SIZE).placed
+        assert {int(state.group[n]) for one in placed for n in one.nodes} == groups
 
 
 def test_without_nodes_there_is_an_error() -> None:
@@ -311,6 +324,30 @@ def test_tiers_only_get_smaller_and_fill_more() -> None:
         assert two.memory <= one.memory
         assert two.disk <= one.disk
     assert components.value(actual.after) >= 0
+
+
+@pytest.mark.parametrize(
+    ("template", "options", "most_nodes", "is_used"),
+    [
+        ("sharedfile", {}, 100, True),
+        ("diskless", {}, 100, True),
+        ("sharedfile", {"capacity_checks": False}, 100, False),
+        ("sharedfile", {}, 1, False),
+        ("plain", {}, 100, False),
+        ("drbd", {}, 100, False),
+    ],
+)
+def test_sizes_are_looked_through_where_a_loss_counts_and_it_is_quick(
+    monkeypatch: pytest.MonkeyPatch,
+    template: str,
+    options: dict[str, bool],
+    most_nodes: int,
+    is_used: bool,
+) -> None:
+    monkeypatch.setattr(capacity_filler, "EXACT_NODES", most_nodes)
+    search = CapacitySearch(start(1, template), CapacityOptions(template, **options))
+    run = _CapacityRun(search, search.state, SIZE, None)
+    assert (run._bounds().is_hopeless is not None) == is_used
 
 
 def test_instances_without_disks_are_not_measured_by_disk_sizes() -> None:

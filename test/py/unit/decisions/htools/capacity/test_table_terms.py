@@ -3,15 +3,18 @@
 A failure names the table, the component, the nodes, and the expected and found values.
 """
 
+import msgspec
 import numpy as np
 import pytest
 
-from fakes.odd_clusters import odd_cluster
-from fakes.score_terms import NewInstance, Report
+from fakes.score_terms import NewInstance, Report, odd_cluster
 from fakes.some_cluster import random_cluster
 from ganeti.decisions.htools.capacity.filler import Filler, policy_fits
 from ganeti.decisions.htools.capacity.node_tables import NodeTables
+from ganeti.decisions.htools.capacity.search import CapacityOptions
+from ganeti.decisions.htools.capacity.tiers import InstanceSize
 from ganeti.decisions.htools.score import components as score
+from ganeti.decisions.htools.state import node_state
 
 SEEDS = range(12)
 NAMES = list(NodeTables.METRICS)
@@ -55,6 +58,39 @@ def test_values_of_nodes_and_their_changes_are_those_worked_out_plainly(seed):
                 f"table second, {where}", change, float(tables.second[row, node])
             )
     report.check()
+
+
+def test_the_policy_of_each_group_accepts_an_instance_or_not():
+    """Its spindles count on nodes with exclusive storage alone."""
+    base = random_cluster(1)
+    low, high = base.policy.ranges[0]
+    small = msgspec.structs.replace(high, memory=500)
+    policies = [
+        msgspec.structs.replace(base.policy, ranges=((low, most),))
+        for most in (high, small)
+    ]
+    groups = tuple(
+        msgspec.structs.replace(base.groups[0], name=name, uuid=name, policy=policy)
+        for name, policy in zip("ab", policies, strict=True)
+    )
+    places = ((0, False), (0, True), (1, False), (1, True))
+    nodes = tuple(
+        msgspec.structs.replace(node, group=group, exclusive=exclusive)
+        for node, (group, exclusive) in zip(base.nodes, places, strict=False)
+    )
+    made = msgspec.structs.replace(base, groups=groups, nodes=nodes, instances=())
+    state = node_state.ClusterState(made)
+    item = CapacityOptions("plain").instance(InstanceSize(512, 2048, 1))
+    cases = (
+        ({}, [True, False, False, False]),
+        ({"memory": 500, "spindles": 1}, [True] * 4),
+        ({"memory": 500}, [True, False, True, False]),
+        ({"spindles": 1}, [True, True, False, False]),
+        ({"spindles": 1, "vcpus": 10_000}, [False] * 4),
+    )
+    for changes, accepted in cases:
+        one = msgspec.structs.replace(item, **{"spindles": None, **changes})
+        assert policy_fits(state, one).tolist() == accepted, changes
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -178,7 +178,7 @@ def test_equal_numbers_of_other_instances_are_not_taken_for_the_same() -> None:
         known = GlobalN1(state, known=known)
         assert known.failing() == GlobalN1(state).failing()
         assert known.holds() == GlobalN1(state).holds()
-        mine = [known.loads[node] for node in range(3)]
+        mine = [known.evacuees.loads[node] for node in range(3)]
         assert all(load is None or load.memory.max() >= item.memory for load in mine)
         if item is small:
             assert all(load is None or load.memory.max() < 30000 for load in mine)

@@ -10,9 +10,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from fakes.odd_clusters import odd_cluster, usual_cluster
 from fakes.plain_score import PlainScore
-from fakes.score_terms import Report
+from fakes.score_terms import Report, odd_cluster, usual_cluster
 from ganeti.decisions.htools.alloc import evacuate
 from ganeti.decisions.htools.n1 import (
     check,
@@ -38,10 +37,10 @@ class Case:
         self.state = node_state.derive(self.cluster)
         self.plain = PlainScore(self.cluster)
         self.places = np.arange(self.state.size)
-        self.kinds = evacuees.EvacueeKinds()
+        self.kinds = failure_tables.EvacueeKinds()
         self.order = {
-            node: check._in_order(
-                [self.state.instances[n] for n in check._present(self.state, node)]
+            node: evacuees.in_order(
+                [self.state.instances[n] for n in evacuees.present(self.state, node)]
             )
             for node in range(self.state.size)
         }
@@ -186,7 +185,7 @@ def test_failovers_by_tables_are_possible_one_by_one(seed):
     cluster = odd_cluster(seed)
     state, report = node_state.derive(cluster), Report()
     test = check.GlobalN1(state)
-    possible = test._failovers()
+    possible = test.failovers.possible(state)
     for first, second in itertools.permutations(range(state.size), 2):
         copy = state.copy()
         pair = [
@@ -201,8 +200,12 @@ def test_failovers_by_tables_are_possible_one_by_one(seed):
         )
         names = [cluster.nodes[node].name for node in (first, second)]
         where = f"cluster {seed}, failovers from {names[0]} to {names[1]}"
-        report.equal(f"table exists, {where}", bool(pair), test.exists[first, second])
-        report.equal(f"table memory, {where}", memory, test.memory[first, second])
+        report.equal(
+            f"table exists, {where}", bool(pair), test.failovers.exists[first, second]
+        )
+        report.equal(
+            f"table memory, {where}", memory, test.failovers.memory[first, second]
+        )
         refusals = [evacuate.failover(copy, inst, force=True) for inst in pair]
         report.equal(
             f"possible, {where}", not any(refusals), bool(possible[first, second])
@@ -269,18 +272,18 @@ def test_a_count_may_read_attributes_that_no_instance_changes(seed, monkeypatch)
 
 def test_instances_that_differ_by_name_and_place_are_examined_once(monkeypatch):
     this, examined = Case(0), []
-    real = evacuees._kind
+    real = failure_tables._kind
 
     def kind(state, item):
         examined.append(item)
         return real(state, item)
 
-    monkeypatch.setattr(evacuees, "_kind", kind)
+    monkeypatch.setattr(failure_tables, "_kind", kind)
     first = this.state.instances[0]
     changes = [{"name": f"i{n}", "primary": n, "secondary": -1} for n in range(5)]
     equals = [msgspec.structs.replace(first, **change) for change in changes]
     other = msgspec.structs.replace(first, memory=first.memory + 1)
-    kinds = evacuees.EvacueeKinds()
+    kinds = failure_tables.EvacueeKinds()
     assert kinds.runs(this.state, [first, *equals, other])[:, 1].tolist() == [6, 1]
     assert len(examined) == 2
     for item in this.state.instances:

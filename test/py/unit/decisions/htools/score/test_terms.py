@@ -8,10 +8,11 @@ import pytest
 
 from fakes.plain_score import DEVIATIONS, WEIGHT
 from fakes.score_terms import SEEDS, Report, case
+from ganeti.decisions.htools.balance import search
 from ganeti.decisions.htools.rules.move_constraints import MoveOptions
 from ganeti.decisions.htools.rules.moves import MoveKind
 from ganeti.decisions.htools.score import components as score
-from ganeti.decisions.htools.score import deviations, exact_deltas
+from ganeti.decisions.htools.score import deviations
 from ganeti.decisions.htools.score.move_estimates import MoveEstimator
 
 
@@ -53,7 +54,7 @@ def test_each_component_is_the_one_worked_out_plainly(seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_exact_deltas_of_each_node_are_those_worked_out_plainly(seed):
     this, report = case(seed), Report()
-    trials = exact_deltas._Trials(MoveEstimator(this.state, MoveOptions()), this.moves)
+    trials = search._Trials(MoveEstimator(this.state, MoveOptions()), this.moves)
     values = {name: metric.values(trials) for name, metric in score.METRICS.items()}
     for number, (inst, move) in enumerate(this.moves):
         rows, text = this.after[number].rows, this.move(inst, move)
@@ -69,7 +70,7 @@ def test_exact_deltas_of_each_component_are_those_worked_out_plainly(name, monke
     only(monkeypatch, name)
     report = Report()
     for this in map(case, SEEDS):
-        scores = exact_deltas.after(this.state, this.moves)
+        scores = search.exact_after(this.state, this.moves)
         for number, actual in enumerate(scores):
             where = f"component {name}, {this.move(*this.moves[number])}"
             expected = this.after[number].components[name]

@@ -270,6 +270,27 @@ def test_image_and_convert_copy(node, record, tmp_path):
         nodes.call(node, "blockdev_image", disk, str(image), 5)
 
 
+def test_content_is_on_the_device_when_a_call_returns(
+    node, record, tmp_path, monkeypatch
+):
+    """A machine may lose its power afterwards."""
+    disk, other = record["disks_info"][0], nodes.disk(1)
+    nodes.call(node, "blockdev_create", other, 4, "web1", True, "", False)
+    (tmp_path / "image").write_bytes(b"image")
+    synced, fsync = [], os.fsync
+
+    def note(descriptor):
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    nodes.call(node, "blockdev_wipe", disk, 1, 2)
+    nodes.call(node, "blockdev_image", disk, str(tmp_path / "image"), 4)
+    nodes.call(node, "blockdev_convert", disk, other)
+    nodes.call(node, "blockdev_convert_part", disk, other, 1, 1)
+    assert synced == [file_of(node, each) for each in (disk, disk, other, other)]
+
+
 def test_remove_twice_is_fine(node, record):
     disk = record["disks_info"][0]
     nodes.call(node, "blockdev_remove", disk)

@@ -6,8 +6,9 @@ import pytest
 from fakes import nodes
 from ganeti.base import errors
 from ganeti.model.objects.filled import DiskX
-from ganeti.node.calls.disks import mirrors
+from ganeti.node.calls.disks import blockdev
 from ganeti.node.storage import drbd_commands
+from ganeti.node.storage.drbd_device import DrbdDevice
 from ganeti.node.storage.drbd_state import Mirror
 from ganeti.node.storage.mirrors import MirrorDisk
 
@@ -34,12 +35,11 @@ class Driver(MirrorDisk):
     def __init__(self, record, state):
         self.disk, self.minor, self._state = record, 4, state
         self.done = state.done
+        self.drbd = DrbdDevice(None, record, 4, ("", ""), self.error)
+        self.drbd.mirror = lambda: state.mirror
 
     def needs_activation(self):
         return self._state.needs
-
-    def mirror(self):
-        return self._state.mirror
 
     def exists(self):
         return self._state.exists
@@ -76,7 +76,7 @@ class Node:
         self.done = []
         for state in self.states.values():
             state.done = self.done
-        monkeypatch.setattr(mirrors.storage, "device", self._device)
+        monkeypatch.setattr(blockdev.storage, "device", self._device)
         #: Runners with which the states of all devices were read; there are no devices.
         self.looks = []
         monkeypatch.setattr(drbd_commands, "mirrors", self._mirrors)
@@ -205,5 +205,5 @@ def test_a_disk_without_a_mirror_is_refused(tmp_path):
 
 
 def test_the_helper_of_the_kernel_is_reported(tmp_path, monkeypatch):
-    monkeypatch.setattr(mirrors.drbd_tools, "usermode_helper", lambda: "/bin/true")
+    monkeypatch.setattr(blockdev.drbd_commands, "usermode_helper", lambda: "/bin/true")
     assert nodes.call(nodes.make_node(tmp_path), "drbd_helper") == "/bin/true"

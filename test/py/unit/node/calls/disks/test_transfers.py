@@ -368,7 +368,7 @@ def test_the_removal_of_a_key_ends_its_transfers_alone(node, instance):
 
 # Ends of the node daemon
 IMPORT_EXPORT = (
-    "from ganeti.tools.transfer import import_export as x; raise SystemExit(x.main())"
+    "from ganeti.tools import import_export as x; raise SystemExit(x.main())"
 )
 #: A node daemon that is killed in the call, when the program has gone into the
 #: background or, with a pipe to wait for, before the program has begun.

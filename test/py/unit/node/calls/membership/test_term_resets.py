@@ -54,10 +54,11 @@ def candidate(node, monkeypatch):
         def __init__(self, targets, _paths):
             self.targets = targets
 
-        def call_one(self, procedure, uuid, *args, timeout_s):
+        def call_node(self, uuid, request, *, timeout_s):
             assert timeout_s
-            calls.append((procedure, uuid, self.targets[0].address, *args))
-            return Result(procedure, uuid, payload=True)
+            name = request.procedure.name
+            calls.append((name, uuid, self.targets[0].address, *request.args))
+            return Result(name, uuid, payload=True)
 
         def close(self):
             """Nothing to close."""

@@ -184,6 +184,16 @@ def test_the_mode_does_not_depend_on_the_umask(node, wanted, mode):
     assert stat.S_IMODE(os.stat(node.paths.hmac_key).st_mode) == mode
 
 
+def test_other_bytes_of_the_hosts_file_stay(node):
+    hosts = node.paths.at("/etc/hosts")
+    with open(hosts, "wb") as stream:
+        stream.write(b"192.0.2.7 printer # K\xfcche\n")
+    nodes.call(node, "etc_hosts_modify", "add", "n1.tst", "192.0.2.1")
+    nodes.call(node, "etc_hosts_modify", "remove", "n1.tst", None)
+    with open(hosts, "rb") as stream:
+        assert stream.read() == b"192.0.2.7 printer # K\xfcche\n"
+
+
 def test_a_missing_hosts_file_is_made_with_its_directory(node):
     hosts = node.paths.at("/etc/hosts")
     assert not os.path.exists(hosts)

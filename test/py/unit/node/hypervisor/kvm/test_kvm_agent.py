@@ -6,7 +6,8 @@ import signal
 import pytest
 
 from fakes import guests
-from fakes.guest_agents import GuestAgent
+from fakes.emulators import GuestAgent
+from fakes.patience import PATIENCE_S
 from fakes.xen_guests import instance
 from ganeti.base import errors
 from ganeti.base.clock import SystemClock
@@ -14,7 +15,7 @@ from ganeti.base.pathutils import Paths
 from ganeti.base.process import SystemRunner
 from ganeti.node.hypervisor import registry
 from ganeti.node.hypervisor.base import NodeEffects
-from ganeti.node.hypervisor.kvm import agent, cleanup
+from ganeti.node.hypervisor.kvm import agent, launch
 from ganeti.node.hypervisor.kvm.files import Files
 from ganeti.node.hypervisor.kvm.moving import sending
 
@@ -83,13 +84,15 @@ def test_numbers_are_bounded(guest):
     ],
 )
 def test_a_hostile_agent_fails_in_time(guest, monkeypatch, answer, text):
-    monkeypatch.setattr(agent, "ANSWER_S", 0.2)
+    # Short where nothing comes; on a busy machine an answer may take longer.
+    limit_s = 0.2 if answer is None else PATIENCE_S
+    monkeypatch.setattr(agent, "ANSWER_S", limit_s)
     with (
         talk(guest, guest_network_get_interfaces=answer),
         agent.Agent(guest.control("qga"), "web1") as session,
         pytest.raises(errors.HypervisorError, match=f"instance web1.*{text}"),
     ):
-        session.execute("guest-network-get-interfaces", 0.5)
+        session.execute("guest-network-get-interfaces", limit_s)
 
 
 def test_without_a_channel_the_error_names_the_guest(guest):
@@ -106,6 +109,8 @@ def test_freezing_and_thawing(effects, guest):
     with talk(guest, **FREEZING) as inside:
         agent.freeze(effects, guest, 60)
         assert inside.frozen
+        # It is not among the processes that end with the node daemon.
+        assert os.getsid(holder(guest)) == holder(guest)
         with pytest.raises(errors.HypervisorError, match="is frozen already"):
             agent.freeze(effects, guest, 60)
         assert inside.frozen
@@ -114,6 +119,14 @@ def test_freezing_and_thawing(effects, guest):
         assert not inside.frozen
         assert not os.path.exists(agent.marker(guest))
         assert agent.thaw(effects, guest) is False
+
+
+@pytest.mark.parametrize("limit_s", [-1, 0, 600.1])
+def test_no_guest_is_frozen_for_long(effects, guest, limit_s):
+    # Its agent is not even asked; there is none.
+    with pytest.raises(errors.HypervisorError, match="wanted at most 600 seconds"):
+        agent.freeze(effects, guest, limit_s)
+    assert not os.path.exists(agent.marker(guest))
 
 
 def test_the_limit_thaws_without_anybody(effects, guest):
@@ -151,7 +164,7 @@ def test_a_guest_that_cannot_be_frozen_is_thawed(effects, guest):
 def test_the_marker_goes_with_the_guest(effects, guest):
     with open(agent.marker(guest), "w") as out:
         out.write("1")
-    cleanup.remove(effects, guest)
+    launch.remove_remains(effects, guest)
     assert not os.path.exists(agent.marker(guest))
 
 
@@ -197,7 +210,6 @@ def test_a_frozen_guest_is_thawed_before_it_leaves(effects, guest, monkeypatch):
         driver.migrate(
             instance().replace(name="web1"),
             "192.0.2.2",
-            cluster_name="c",
             live=True,
         )
         assert not agent.thaw(effects, guest)

@@ -12,7 +12,7 @@ from ganeti.base.text import hv_syntax
 from ganeti.model.objects import consoles
 from ganeti.model.objects.filled import DiskX, InstanceX, NetInfo, NicX
 from ganeti.node.hypervisor import networks
-from ganeti.node.hypervisor.kvm import argv, checks, cleanup, cpu, runtime
+from ganeti.node.hypervisor.kvm import argv, checks, launch, runtime
 from ganeti.node.hypervisor.kvm.devices import disks_and_nics as devices
 from ganeti.node.hypervisor.kvm.devices import display
 from ganeti.node.hypervisor.kvm.files import Files
@@ -150,6 +150,8 @@ def test_an_emulator_with_a_filter_does_not_detach_itself():
             "-device",
             "usb-host,vendorid=0x1d6b,productid=0x2",
         ),
+        ({"virtio_rng": True}, "-object", "rng-random,id=rng0,filename=/dev/urandom"),
+        ({"virtio_rng": True}, "-device", "virtio-rng-pci,rng=rng0"),
         ({"floppy_image_path": "/a,b"}, "-drive", "if=floppy,format=raw,file=/a,,b"),
         ({"vnc_bind_address": "0.0.0.0"}, "-vnc", ":5105"),
         ({"vnc_bind_address": "192.0.2.1"}, "-vnc", "192.0.2.1:5105"),
@@ -399,9 +401,9 @@ def test_a_digest_stands_for_a_long_name_in_socket_paths_alone():
 def test_a_name_that_fits_no_file_is_refused_with_one_sentence():
     effects = emulators.Effects()
     with emulators.guest_files() as known:
-        cleanup.remove(effects, Files(known.paths, "a" * 246))
+        launch.remove_remains(effects, Files(known.paths, "a" * 246))
         with pytest.raises(errors.HypervisorError, match="at most 246 letters for KVM"):
-            cleanup.remove(effects, Files(known.paths, "a" * 247))
+            launch.remove_remains(effects, Files(known.paths, "a" * 247))
 
 
 def test_a_long_path_of_a_vnc_socket_is_refused():
@@ -428,7 +430,7 @@ def test_long_socket_paths_are_refused():
     ],
 )
 def test_cpu_masks(mask, vcpus, wanted):
-    assert cpu.assign(mask, vcpus) == wanted
+    assert launch.assign_cpus(mask, vcpus) == wanted
 
 
 @pytest.mark.parametrize("mask", ["", "x", "3-1", "0,^0", "1-", "-1"])
@@ -442,7 +444,7 @@ def test_mask_of_the_wrong_length():
         errors.HypervisorError,
         match="as many as the 3 of backend parameter vcpus, found 2",
     ):
-        cpu.assign("0:1", 3)
+        launch.assign_cpus("0:1", 3)
 
 
 @pytest.mark.parametrize(

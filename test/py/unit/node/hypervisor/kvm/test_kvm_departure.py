@@ -11,7 +11,7 @@ import pytest
 
 from fakes.emulators import Effects, Emulator, guest_files
 from ganeti.base import errors
-from ganeti.node.hypervisor.kvm import cleanup, files, runtime
+from ganeti.node.hypervisor.kvm import files, launch, runtime
 from ganeti.node.hypervisor.kvm.moving import arriving, departure, sending
 from ganeti.node.hypervisor.kvm.moving.departure import Stage
 
@@ -65,12 +65,12 @@ def test_a_departure_is_not_reported_before_it_is_durable(monkeypatch, guest):
     def fail(_path):
         raise OSError(errno.EIO, "no disk")
 
-    monkeypatch.setattr(departure.file_utils, "sync_dir", fail)
+    monkeypatch.setattr(departure.files, "sync_dir", fail)
     with pytest.raises(OSError, match="no disk"):
         departure.leave(guest, has_all=True)
-    monkeypatch.setattr(departure.file_utils, "sync_dir", synced.append)
+    monkeypatch.setattr(departure.files, "sync_dir", synced.append)
     departure.leave(guest, has_all=True)
-    assert synced == [departure.kept.own_directory(guest)]
+    assert synced == [departure.firmware.own_directory(guest)]
 
 
 OWN, EARLIER = (f"0c1d2e3f-4a5b-4c6d-8e7f-{number:012}" for number in (1, 2))
@@ -103,7 +103,7 @@ def test_a_note_without_a_uuid_is_of_any_instance(guest, uuid):
     assert departure.is_sending(guest)
     departure.leave(guest, has_all=False)
     assert departure.is_gone(guest, OWN)
-    assert os.listdir(departure.kept.own_directory(guest)) == ["migration-ahead"]
+    assert os.listdir(departure.firmware.own_directory(guest)) == ["migration-ahead"]
 
 
 def test_a_guest_that_stays_has_no_note(guest):
@@ -119,16 +119,16 @@ def test_a_full_disk_ends_no_migration_halfway(monkeypatch, guest):
     def full(path, *_data):
         raise OSError(errno.ENOSPC, "No space left on device", path)
 
-    monkeypatch.setattr(departure.file_utils, "write_file", full)
+    monkeypatch.setattr(departure.files, "write_file", full)
     departure.leave(guest, has_all=True)
     assert departure.stage(guest) is Stage.LEFT
 
 
 def test_other_files_of_the_guest_stay(guest):
     departure.begin(guest, was_paused=False)
-    directory = pathlib.Path(departure.kept.own_directory(guest))
+    directory = pathlib.Path(departure.firmware.own_directory(guest))
     (directory / "tpm-origin").touch()
-    cleanup.remove(Effects(), guest)
+    launch.remove_remains(Effects(), guest)
     assert [path.name for path in directory.iterdir()] == ["tpm-origin"]
 
 
@@ -266,7 +266,7 @@ def test_a_look_ends_nothing_that_is_under_way(guest, sent):
 def test_a_look_does_not_come_between_the_steps_of_sending(guest):
     pathlib.Path(guest.sent_marker).touch()
     with (
-        sending.turn(guest),
+        files.turn(guest),
         pytest.raises(errors.HypervisorError, match="is changed"),
     ):
         sending.end_cut(guest, Emulator(), "paused")

@@ -5,7 +5,9 @@ refuses what QEMU refuses, and knows no other commands. Real QEMU takes part in 
 of daemons.
 """
 
+import contextlib
 import dataclasses
+import errno
 import os
 import pathlib
 import tempfile
@@ -22,7 +24,7 @@ from ganeti.base.pathutils import Paths
 from ganeti.model.objects.filled import DiskX, InstanceX, NicX
 from ganeti.node.hypervisor import NodeEffects, networks
 from ganeti.node.hypervisor.base import AttachedDisk, GuestState
-from ganeti.node.hypervisor.kvm import cleanup, driver, files, launch, runtime
+from ganeti.node.hypervisor.kvm import driver, files, launch, qmp, runtime
 from ganeti.node.hypervisor.kvm.devices import hotplug, taps
 from ganeti.node.hypervisor.kvm.moving import arriving, progress
 
@@ -94,6 +96,7 @@ class Emulator:
             del self.devices[device["id"]]
 
     def blockdev_add(self, **block):
+        assert block["node_name"] not in self.blocks
         self.blocks[block["node_name"]] = block
 
     def blockdev_del(self, node_name):
@@ -101,11 +104,13 @@ class Emulator:
         del self.blocks[node_name]
 
     def netdev_add(self, **netdev):
+        assert netdev["id"] not in self.netdevs
         self.netdevs[netdev["id"]] = netdev
 
     def netdev_del(self, **netdev):
         assert netdev["id"] not in self.devices, "in use"
-        del self.netdevs[netdev["id"]]
+        if self.netdevs.pop(netdev["id"], None) is None:
+            raise qmp.QmpNotFoundError(f"Device '{netdev['id']}' not found")
 
     def remove_fd(self, fdset_id):
         del self.fdsets[fdset_id]
@@ -144,7 +149,7 @@ class Emulator:
     def query_named_block_nodes(self, flat):
         assert flat is True
         return [
-            {"node-name": name, "image": {"virtual-size": block["size"]}}
+            {"node-name": name, "image": {"virtual-size": block.get("size", 0)}}
             for name, block in self.blocks.items()
         ] + [{"image": {"virtual-size": 1}}]
 
@@ -270,7 +275,7 @@ def test_a_disk_is_not_added_twice(guest):
 
 def test_one_change_of_devices_follows_the_other(guest):
     path = path_of(guest, 1)
-    with hotplug.turn(guest.files):
+    with files.turn(guest.files):
         first = threading.Thread(
             target=guest.driver.hot_add, args=(guest.record, disk(1), [path, None], 1)
         )
@@ -430,7 +435,7 @@ def test_a_nic_that_cannot_be_connected_is_not_added(guest):
     guest.effects.process.answers["kvm-vif-bridge"] = (1, "", "no bridge")
     with pytest.raises(errors.HypervisorError, match=r"gnt7: .*no bridge"):
         add_nic(guest, 1)
-    assert guest.emulator.executed == []
+    assert guest.emulator.devices == guest.emulator.netdevs == {}
     assert guest.plan.nics == ()
 
 
@@ -502,6 +507,102 @@ def test_a_nic_that_cannot_be_modified_is_as_before(guest):
     with pytest.raises(errors.HotplugError, match=r"could not be added again: .*none"):
         guest.driver.hot_modify(guest.record, nic(1, link="br1"), 0)
     assert guest.plan.nics == ()
+
+
+# Repetitions, after a step was cut off or failed
+@pytest.fixture
+def cannot_save(monkeypatch):
+    """Return a context in which the runtime file cannot be written."""
+
+    @contextlib.contextmanager
+    def failing():
+        def refuse(_guest, _plan):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(runtime, "save", refuse)
+            with pytest.raises(OSError, match="No space left"):
+                yield
+
+    return failing
+
+
+def test_a_removal_of_a_disk_that_was_not_recorded_can_be_repeated(guest, cannot_save):
+    add_disk(guest)
+    with cannot_save():
+        guest.driver.hot_remove(guest.record, disk(1))
+    guest.driver.hot_remove(guest.record, disk(1))
+    assert guest.plan.disks == ()
+    assert guest.emulator.devices == guest.emulator.blocks == {}
+
+
+def test_a_removal_of_a_nic_that_was_not_recorded_can_be_repeated(guest, cannot_save):
+    add_nic(guest, 1, "openvswitch", "sw0")
+    with cannot_save():
+        guest.driver.hot_remove(guest.record, nic(1, "openvswitch", "sw0"))
+    guest.driver.hot_remove(guest.record, nic(1, "openvswitch", "sw0"))
+    assert guest.plan.nics == ()
+    assert guest.emulator.netdevs == {}
+
+
+def test_a_removal_of_a_nic_that_did_not_leave_its_switch_can_be_repeated(guest):
+    add_nic(guest, 1, "openvswitch", "sw0")
+    answers = guest.effects.process.answers
+    answers["ovs-vsctl"] = (1, "", "no database")
+    with pytest.raises(errors.HypervisorError, match=r"gnt7: ovs-vsctl .*no database"):
+        guest.driver.hot_remove(guest.record, nic(1, "openvswitch", "sw0"))
+    answers["ovs-vsctl"] = FakeRunner.DONE
+    guest.driver.hot_remove(guest.record, nic(1, "openvswitch", "sw0"))
+    assert guest.effects.process.lines[-1] == "ovs-vsctl --if-exists del-port gnt7"
+    assert guest.plan.nics == ()
+    assert os.listdir(guest.files.nics) == []
+
+
+@pytest.mark.parametrize("lost", ["nothing", "device"])
+def test_an_addition_of_a_disk_that_was_not_recorded_can_be_repeated(
+    guest, cannot_save, lost
+):
+    with cannot_save():
+        add_disk(guest)
+    if lost == "device":
+        guest.emulator.devices.clear()
+    add_disk(guest)
+    assert [row[0].uuid for row in guest.plan.disks] == [disk(1).uuid]
+    assert len(guest.emulator.devices) == len(guest.emulator.blocks) == 1
+    assert guest.emulator.fdsets == {}
+
+
+@pytest.mark.parametrize("lost", ["nothing", "device"])
+def test_an_addition_of_a_nic_that_was_not_recorded_can_be_repeated(
+    guest, cannot_save, lost
+):
+    with cannot_save():
+        add_nic(guest, 1)
+    if lost == "device":
+        guest.emulator.devices.clear()
+    add_nic(guest, 1, index=2)
+    assert [item.uuid for item in guest.plan.nics] == [nic(1).uuid]
+    assert len(guest.emulator.devices) == len(guest.emulator.netdevs) == 1
+    assert sorted(os.listdir(guest.files.nics)) == [nic(1).uuid, "2"]
+
+
+def test_a_removed_nic_leaves_the_port_of_another_guest(guest, monkeypatch):
+    add_nic(guest, 1, "openvswitch", "sw0")
+    monkeypatch.setattr(networks, "exists", lambda tap: tap == "gnt7")
+    guest.driver.hot_remove(guest.record, nic(1, "openvswitch", "sw0"))
+    assert guest.effects.process.lines == ["kvm-vif-bridge"]
+    assert guest.plan.nics == ()
+
+
+def test_removed_nics_leave_no_names_of_their_taps(guest, monkeypatch):
+    for number in range(3):
+        made = taps.Tap(f"gnt{number}", (os.open("/dev/null", os.O_RDWR),))
+        monkeypatch.setattr(taps, "open_tap", lambda *_, made=made: made)
+        add_nic(guest, number, index=number)
+    guest.driver.hot_remove(guest.record, nic(0))
+    guest.driver.hot_remove(guest.record, nic(2))
+    assert sorted(os.listdir(guest.files.nics)) == [nic(1).uuid, "1"]
+    assert taps.names(guest.files) == {"gnt1"}
 
 
 # Size and state
@@ -796,7 +897,7 @@ def test_files_of_a_guest_that_is_gone_are_removed_and_its_chroot_kept_aside(gue
     for name in ("qmp", "shutdown"):
         with open(guest.files.control(name), "w"):
             pass
-    cleanup.remove(guest.effects, guest.files)
+    launch.remove_remains(guest.effects, guest.files)
     assert guest.effects.process.lines[-1] == "ovs-vsctl --if-exists del-port gnt7"
     left = [
         os.path.join(top, name)
@@ -806,4 +907,4 @@ def test_files_of_a_guest_that_is_gone_are_removed_and_its_chroot_kept_aside(gue
     assert [os.path.basename(path) for path in left] == ["core"]
     assert "chroot-quarantine" in left[0]
     assert not os.path.exists(guest.files.nics)
-    cleanup.remove(guest.effects, guest.files)
+    launch.remove_remains(guest.effects, guest.files)

@@ -85,7 +85,7 @@ NIC = NicX(mac="aa:00:00:00:00:01", uuid=nodes.UUID.format(7), nicparams={})
         lambda node: node.hot_remove(record(), DISK),
         lambda node: node.hot_modify(record(), NIC, 1),
         lambda node: node.migration_info(record()),
-        lambda node: node.migrate(record(), "192.0.2.2", cluster_name="c", live=True),
+        lambda node: node.migrate(record(), "192.0.2.2", live=True),
         lambda node: node.reboot(record()),
         lambda node: node.stop("web1", hvparams={}, force=True),
     ],
@@ -113,7 +113,7 @@ DISK_NAME = "disk-0c1d2e3f-4a5b-4c6d"
 
 def resizing(monkeypatch, *blocks):
     asked = Emulator(query_named_block_nodes=[[*blocks]], block_resize={})
-    monkeypatch.setattr(driver, "Qmp", asked)
+    monkeypatch.setattr(hotplug, "Qmp", asked)
     return asked
 
 
@@ -145,7 +145,7 @@ class Plugs:
 
     def __init__(self, monkeypatch):
         self.done, self._state = [], []
-        monkeypatch.setattr(hotplug, "turn", self._turn)
+        monkeypatch.setattr(files, "turn", self._turn)
         monkeypatch.setattr(hotplug, "check", lambda g: self._state.append(g.name))
         for name in ("add_disk", "add_nic", "remove_disk", "remove_nic", "modify_nic"):
             monkeypatch.setattr(hotplug, name, self._noting(name))
@@ -219,9 +219,9 @@ def test_the_steps_of_a_migration_reach_their_functions(node, runs, monkeypatch)
     monkeypatch.setattr(runtime, "load", lambda _guest: plan)
     web1, effects, guest = record(), node._effects, node._files("web1")
     node.migratable(web1)
-    node.migrate(web1, "192.0.2.2", cluster_name="c", live=False)
+    node.migrate(web1, "192.0.2.2", live=False)
     node.migration_status(web1)
-    node.finalize_source(web1, success=True, live=True)
+    node.finalize_source(web1, success=True)
     node.finalize_destination(web1, "info", success=False)
     assert done == [
         ("check_idle", (guest,), {}),
@@ -382,7 +382,7 @@ BOTH = Route(AF_INET=["192.0.2.9", "192.0.2.10"], AF_INET6=["2001:db8::9"])
 def test_a_display_has_the_first_address_of_its_interface(
     interfaces, monkeypatch, version, route, expected
 ):
-    monkeypatch.setattr(driver.netlink, "route", route)
+    monkeypatch.setattr(driver.netutils, "netlink_route", route)
     hvp = {"spice_bind": "eth7", "spice_ip_version": version}
     assert driver._interface_addresses(hvp) == {"eth7": expected}
 
@@ -397,7 +397,7 @@ def test_a_display_has_the_first_address_of_its_interface(
 def test_an_interface_without_an_address_is_named(
     interfaces, monkeypatch, name, version, text
 ):
-    monkeypatch.setattr(driver.netlink, "route", Route(AF_INET=["192.0.2.9"]))
+    monkeypatch.setattr(driver.netutils, "netlink_route", Route(AF_INET=["192.0.2.9"]))
     hvp = {"spice_bind": name, "spice_ip_version": version}
     with pytest.raises(errors.HypervisorError) as caught:
         driver._interface_addresses(hvp)
@@ -467,13 +467,15 @@ def test_the_default_machine_is_asked_only_if_none_is_wanted(node, monkeypatch):
     default = lambda _effects, path: asked.append(path) or "pc-9.9"  # noqa: E731
     monkeypatch.setattr(emulator, "default_machine", default)
     guest = node._files("web1")
-    plan = node._plan(record(kvm_path=KVM), [AttachedDisk(DISK, "/d", "uri:d")], guest)
+    plan = driver._plan(
+        node._effects, record(kvm_path=KVM), [AttachedDisk(DISK, "/d", "uri:d")], guest
+    )
     assert asked == [KVM]
     assert plan.argv == tuple(
         argv.build(record(kvm_path=KVM), guest, argv.EmulatorFacts("pc-9.9", {}))
     )
     assert [(path, uri) for _, path, uri in plan.disks] == [("/d", "uri:d")]
-    node._plan(record(kvm_path=KVM, machine_version="q35"), [], guest)
+    driver._plan(node._effects, record(kvm_path=KVM, machine_version="q35"), [], guest)
     assert asked == [KVM]
 
 
@@ -613,7 +615,7 @@ def test_a_migration_notes_the_instance(node, runs, monkeypatch):
     asked = Emulator(query_status={"status": "running"}, migrate={}, **accepted)
     monkeypatch.setattr(sending, "Qmp", asked)
     monkeypatch.setattr(driver.agent, "thaw", lambda _effects, _guest: False)
-    node.migrate(record(), "192.0.2.2", cluster_name="c", live=True)
+    node.migrate(record(), "192.0.2.2", live=True)
     guest = node._files("web1")
     assert departure.stage(guest, record().uuid) is departure.Stage.SENDING
     assert departure.stage(guest, nodes.UUID.format(9)) is None

@@ -11,7 +11,7 @@ from fakes import guests, nodes
 from ganeti.base import errors
 from ganeti.base.pathutils import Paths
 from ganeti.model.objects.filled import InstanceX
-from ganeti.node.hypervisor.kvm import argv, checks, kept, runtime
+from ganeti.node.hypervisor.kvm import argv, checks, runtime
 from ganeti.node.hypervisor.kvm.devices import firmware
 from ganeti.node.hypervisor.kvm.files import Files
 from ganeti.node.hypervisor.kvm.moving import layout
@@ -228,5 +228,5 @@ def test_a_moved_guest_keeps_its_firmware(place, params, then, now):
 def test_a_removed_instance_leaves_nothing(place, moving):
     moving.start("n1")
     guest = guest_on(place, "n1")
-    kept.remove(guest.paths, "web1")
+    firmware.remove_kept(guest.paths, "web1")
     assert not os.path.exists(os.path.dirname(firmware.store(guest).path))

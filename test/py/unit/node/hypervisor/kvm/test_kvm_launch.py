@@ -17,16 +17,7 @@ from ganeti.base.process import RunResult
 from ganeti.model.objects.filled import DiskX, InstanceX, NicX
 from ganeti.node.hypervisor import networks
 from ganeti.node.hypervisor.base import NodeEffects
-from ganeti.node.hypervisor.kvm import (
-    argv,
-    cpu,
-    detached,
-    emulator,
-    files,
-    launch,
-    runtime,
-    security,
-)
+from ganeti.node.hypervisor.kvm import argv, emulator, files, launch, runtime
 from ganeti.node.hypervisor.kvm.devices import disks_and_nics as devices
 from ganeti.node.hypervisor.kvm.devices import taps
 
@@ -97,8 +88,10 @@ class Steps:
         patch(launch, "Qmp", self.emulator)
         patch(launch, "linux_node_info", lambda: {"memory_free": 10_000})
         patch(argv, "complete", self._complete)
-        patch(security, "user", lambda *_args: self)
-        patch(cpu, "pin", lambda _qmp, name, mask: self.log.append((name, mask)))
+        patch(launch, "emulator_user", lambda *_args: self)
+        patch(
+            launch, "pin_cpus", lambda _qmp, name, mask: self.log.append((name, mask))
+        )
         self.user = None
         self.extras = None
 
@@ -241,7 +234,7 @@ def test_with_a_filter_of_system_calls_another_program_detaches(
 ):
     started = []
     monkeypatch.setattr(emulator, "has_sandbox", lambda _e, path: path[-3:] == "kvm")
-    monkeypatch.setattr(detached, "start", lambda *args: started.append(args))
+    monkeypatch.setattr(launch, "start_detached", lambda *args: started.append(args))
     steps.user = "nobody"
     start(effects)
     assert steps.extras.sandbox == argv.sandbox(guests.kvm_params(), has_user=True)
@@ -409,13 +402,13 @@ def answering(monkeypatch, effects):
 
     def use(failures):
         made = Answering(failures)
-        monkeypatch.setattr(detached, "Qmp", made)
+        monkeypatch.setattr(launch, "Qmp", made)
         # The child of setsid keeps the pipe open as long as it lives.
         effects.process.during = lambda given: kept.append(
             os.dup(given["pass_fds"][-1])
         )
         monkeypatch.setattr(
-            detached.select,
+            launch.select,
             "select",
             lambda *_args: effects.sleep(0.02) or ([], [], []),
         )
@@ -430,7 +423,7 @@ def test_a_detached_start_waits_for_an_answer(effects, guest, answering):
     asked = answering(3)
     with open(guest.log, "w") as out:
         out.write("of an earlier start")
-    detached.start(effects, guest, ["kvm", "-x"], [11, 12], 60.0)
+    launch.start_detached(effects, guest, ["kvm", "-x"], [11, 12], 60.0)
     ((command, options),) = effects.process.ran
     assert command == ["setsid", "--fork", "kvm", "-x"]
     assert (options["timeout_s"], options["output_file"]) == (60.0, guest.log)
@@ -445,7 +438,7 @@ def test_a_detached_emulator_may_take_its_time_and_no_more(effects, guest, answe
     answering(10_000)
     before = effects.clock.now
     with pytest.raises(errors.HypervisorError) as caught:
-        detached.start(effects, guest, ["kvm"], [], 5.0)
+        launch.start_detached(effects, guest, ["kvm"], [], 5.0)
     assert str(caught.value) == (
         "instance web1: the emulator does not answer within 5 s: connection refused"
     )
@@ -453,7 +446,7 @@ def test_a_detached_emulator_may_take_its_time_and_no_more(effects, guest, answe
 
 
 def test_the_end_of_a_detached_emulator_is_noticed(effects, guest, monkeypatch):
-    monkeypatch.setattr(detached, "Qmp", Answering(10_000))
+    monkeypatch.setattr(launch, "Qmp", Answering(10_000))
 
     def write(_options):
         with open(guest.log, "w") as out:
@@ -461,7 +454,7 @@ def test_the_end_of_a_detached_emulator_is_noticed(effects, guest, monkeypatch):
 
     effects.process.during = write
     with pytest.raises(errors.HypervisorError) as caught:
-        detached.start(effects, guest, ["kvm"], [], 60.0)
+        launch.start_detached(effects, guest, ["kvm"], [], 60.0)
     text = str(caught.value)
     assert text.startswith("instance web1: the emulator ended at its start: xxx")
     assert text.endswith(" no such disk")
@@ -472,7 +465,7 @@ def test_a_program_that_cannot_detach_is_an_error(effects, guest):
     effects.process.result = RunResult((), 1, None, "", "")
     opened = len(os.listdir("/proc/self/fd"))
     with pytest.raises(errors.HypervisorError) as caught:
-        detached.start(effects, guest, ["kvm"], [], 60.0)
+        launch.start_detached(effects, guest, ["kvm"], [], 60.0)
     assert str(caught.value) == (
         "instance web1: the emulator cannot be started: setsid exited with code 1:"
         f" no message, nothing in {guest.log}"
@@ -498,7 +491,7 @@ def pinned(monkeypatch):
             raise OSError(22, "Invalid argument")
         done.append((thread, set(processors)))
 
-    monkeypatch.setattr(cpu.os, "sched_setaffinity", pin)
+    monkeypatch.setattr(launch.os, "sched_setaffinity", pin)
     return done
 
 
@@ -511,12 +504,12 @@ def pinned(monkeypatch):
     ],
 )
 def test_each_virtual_processor_has_the_part_of_its_number(pinned, mask, expected):
-    cpu.pin(cpus((1, 51), (0, 50)), "web1", mask)
+    launch.pin_cpus(cpus((1, 51), (0, 50)), "web1", mask)
     assert pinned == expected
 
 
 def test_guests_that_may_run_everywhere_are_not_asked(pinned):
-    cpu.pin(Emulator(), "web1", "all")
+    launch.pin_cpus(Emulator(), "web1", "all")
     assert pinned == []
 
 
@@ -536,4 +529,4 @@ def test_guests_that_may_run_everywhere_are_not_asked(pinned):
 )
 def test_a_mask_that_does_not_fit_is_an_error(pinned, mask, text):
     with pytest.raises(errors.GenericError, match=text):
-        cpu.pin(cpus((0, 50), (1, 51)), "web1", mask)
+        launch.pin_cpus(cpus((0, 50), (1, 51)), "web1", mask)

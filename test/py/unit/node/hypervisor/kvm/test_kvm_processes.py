@@ -14,7 +14,7 @@ import pytest
 from fakes.emulators import Effects, Emulator, guest_files
 from ganeti.base import errors
 from ganeti.node.hypervisor.base import Arrival
-from ganeti.node.hypervisor.kvm import cleanup, detached, files
+from ganeti.node.hypervisor.kvm import files, launch
 from ganeti.node.hypervisor.kvm.moving import arriving, departure, sending
 from ganeti.node.hypervisor.kvm.moving.departure import Stage
 
@@ -52,7 +52,7 @@ def process(guest):
 def dropped(monkeypatch):
     """Replace the end of an emulator; return the names of those that were ended."""
     names = []
-    monkeypatch.setattr(cleanup, "drop", lambda _effects, g: names.append(g.name))
+    monkeypatch.setattr(launch, "drop", lambda _effects, g: names.append(g.name))
     return names
 
 
@@ -627,7 +627,7 @@ def test_what_an_emulator_writes_is_read_up_to_a_bound(guest, process):
     tracemalloc.start()
     try:
         assert guest.alive_pid() == child.pid
-        assert detached.log_end(guest).endswith("the reason")
+        assert files.log_end(guest).endswith("the reason")
         assert tracemalloc.get_traced_memory()[1] < 10_000_000
     finally:
         tracemalloc.stop()

@@ -6,7 +6,7 @@ import pathlib
 import pytest
 
 from fakes import emulators
-from fakes.guest_agents import GuestAgent
+from fakes.emulators import GuestAgent
 from ganeti.base import errors
 from ganeti.node.hypervisor.kvm import agent, files
 from ganeti.node.hypervisor.kvm.moving import progress

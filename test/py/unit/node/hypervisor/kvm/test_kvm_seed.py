@@ -14,8 +14,7 @@ from ganeti.base.pathutils import Paths
 from ganeti.base.process import SystemRunner
 from ganeti.model.objects.filled import InstanceX
 from ganeti.node.hypervisor.base import NodeEffects
-from ganeti.node.hypervisor.kvm import argv, cleanup, launch, runtime
-from ganeti.node.hypervisor.kvm.devices import seed
+from ganeti.node.hypervisor.kvm import argv, launch, runtime
 from ganeti.node.hypervisor.kvm.files import Files
 from ganeti.node.hypervisor.kvm.moving import layout
 
@@ -44,7 +43,7 @@ def read(image, kind, path):
 
 
 def test_an_image_has_the_files_under_both_kinds_of_names():
-    image = seed.image({**FILES, "../etc/passwd": "x"})
+    image = launch.seed_image({**FILES, "../etc/passwd": "x"})
     assert len(image) == 1 << 20
     for name, content in FILES.items():
         for kind in ("rr_path", "joliet_path"):
@@ -54,7 +53,7 @@ def test_an_image_has_the_files_under_both_kinds_of_names():
 
 def test_files_that_do_not_fit_are_refused():
     with pytest.raises(errors.HypervisorError, match="at most 1048576 bytes"):
-        seed.image({"user-data": "x" * (1 << 20)})
+        launch.seed_image({"user-data": "x" * (1 << 20)})
 
 
 @pytest.fixture
@@ -92,7 +91,7 @@ def test_it_is_written_at_the_start_and_removed_with_the_guest(guest, monkeypatc
     plan = runtime.Runtime(args, (), record().hvparams, ())
     with pytest.raises(errors.HypervisorError, match="started"):
         launch.launch(effects, record(FILES), plan, launch.Launch())
-    cleanup.remove(effects, guest)
+    launch.remove_remains(effects, guest)
     assert not os.path.exists(guest.seed)
 
 

@@ -6,11 +6,13 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 
 import msgspec
 import pytest
 
 from fakes import guests, share_programs
+from fakes.clocks import ImpatientClock
 from ganeti.base import errors
 from ganeti.base.clock import SystemClock
 from ganeti.base.pathutils import Paths
@@ -18,7 +20,7 @@ from ganeti.base.process import SystemRunner
 from ganeti.model.objects.filled import InstanceX
 from ganeti.node.hypervisor import registry
 from ganeti.node.hypervisor.base import NodeEffects
-from ganeti.node.hypervisor.kvm import argv, checks, cleanup, files, runtime
+from ganeti.node.hypervisor.kvm import argv, checks, files, launch, runtime
 from ganeti.node.hypervisor.kvm.devices import helper_processes, shares
 from ganeti.node.hypervisor.kvm.files import Files
 from ganeti.node.hypervisor.kvm.moving import layout, sending
@@ -279,13 +281,18 @@ def test_a_program_that_cannot_run_is_named(guest, effects, params):
         raise AssertionError
 
 
-def test_the_cleanup_of_a_guest_ends_a_process_that_stayed(guest, effects):
+def test_the_cleanup_of_a_guest_ends_a_process_that_stayed(guest):
+    effects = NodeEffects(guest.paths, SystemRunner(), ImpatientClock())
     mark = {"GANETI_SHARES_OF": f"{guest.root}/web1"}
     deaf = subprocess.Popen(
         [sys.executable, "-c", DEAF], stdout=subprocess.PIPE, env=mark
     )
     deaf.stdout.readline()
-    cleanup.remove(effects, guest)
+    # One that nobody reaps is waited for.
+    reaping = threading.Thread(target=deaf.wait)
+    reaping.start()
+    launch.remove_remains(effects, guest)
+    reaping.join()
     assert deaf.wait() == -signal.SIGKILL
     deaf.stdout.close()
 

@@ -15,7 +15,7 @@ import pytest
 from fakes import nodes
 from fakes.processes import FakeRunner
 from ganeti.base import errors
-from ganeti.base.net import netlink
+from ganeti.base.net import netutils
 from ganeti.base.pathutils import Paths
 from ganeti.model.objects.filled import NicX
 from ganeti.node.hypervisor import NodeEffects, networks
@@ -242,7 +242,7 @@ class Link:
 @pytest.fixture
 def network(monkeypatch, interfaces):
     made = Network()
-    monkeypatch.setattr(netlink, "route", lambda: contextlib.nullcontext(made))
+    monkeypatch.setattr(netutils, "netlink_route", lambda: contextlib.nullcontext(made))
     return made
 
 

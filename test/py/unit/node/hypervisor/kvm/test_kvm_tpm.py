@@ -7,11 +7,13 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 
 import msgspec
 import pytest
 
 from fakes import guests, tpm_programs
+from fakes.clocks import ImpatientClock
 from ganeti.base import errors
 from ganeti.base.clock import SystemClock
 from ganeti.base.pathutils import Paths
@@ -19,7 +21,7 @@ from ganeti.base.process import SystemRunner
 from ganeti.model.objects.filled import InstanceX
 from ganeti.node.hypervisor import registry
 from ganeti.node.hypervisor.base import NodeEffects
-from ganeti.node.hypervisor.kvm import argv, checks, cleanup, files, runtime
+from ganeti.node.hypervisor.kvm import argv, checks, files, launch, runtime
 from ganeti.node.hypervisor.kvm.devices import tpm
 from ganeti.node.hypervisor.kvm.files import Files
 from ganeti.node.hypervisor.kvm.moving import layout
@@ -49,8 +51,8 @@ def guest_on(place, node):
     return made
 
 
-def effects_of(guest):
-    return NodeEffects(guest.paths, SystemRunner(), SystemClock())
+def effects_of(guest, clock=None):
+    return NodeEffects(guest.paths, SystemRunner(), clock or SystemClock())
 
 
 def record(params, state="", **more):
@@ -250,7 +252,11 @@ def test_the_cleanup_of_a_guest_ends_a_process_that_stayed(place, moving):
         [sys.executable, "-c", DEAF, "--tpmstate", word], stdout=subprocess.PIPE
     )
     deaf.stdout.readline()
-    cleanup.remove(effects_of(guest), guest)
+    # One that nobody reaps is waited for.
+    reaping = threading.Thread(target=deaf.wait)
+    reaping.start()
+    launch.remove_remains(effects_of(guest, ImpatientClock()), guest)
+    reaping.join()
     assert deaf.wait() == -signal.SIGKILL
     deaf.stdout.close()
 

@@ -3,7 +3,7 @@
 import pytest
 
 from ganeti.base import errors
-from ganeti.node.hypervisor.kvm.devices import uris
+from ganeti.node.hypervisor.kvm.devices import disks_and_nics
 
 
 def inet(host, port):
@@ -82,7 +82,7 @@ def unix(path):
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_options_name_what_the_uri_names(uri, options):
-    assert uris.block_options(uri) == options
+    assert disks_and_nics.block_options(uri) == options
 
 
 @pytest.mark.parametrize(
@@ -96,4 +96,4 @@ def test_options_name_what_the_uri_names(uri, options):
 )
 def test_other_uris_are_refused(uri):
     with pytest.raises(errors.HypervisorError, match="URI "):
-        uris.block_options(uri)
+        disks_and_nics.block_options(uri)

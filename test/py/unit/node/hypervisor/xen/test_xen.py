@@ -16,7 +16,8 @@ from ganeti.base.process import RunResult
 from ganeti.node import hypervisor
 from ganeti.node.hypervisor import registry
 from ganeti.node.hypervisor.base import GuestState
-from ganeti.node.hypervisor.xen import checks, listing, migration, nics
+from ganeti.node.hypervisor.xen import driver as checks
+from ganeti.node.hypervisor.xen import files, migration, xl
 from ganeti.node.hypervisor.xen.files import Files
 from ganeti.tools.xen import xen_console
 
@@ -110,7 +111,7 @@ def test_a_guest_starts_ends_and_leaves_nothing(xen):
     xen.start()
     assert xen.runner.changes == [f"xl create {xen.config}"]
     assert xen.config.stat().st_mode & 0o777 == 0o600
-    assert nics.read(xen.paths, "web1", 0)["BRIDGE"] == "br7"
+    assert files.read_nic(xen.paths, "web1", 0)["BRIDGE"] == "br7"
     assert xen.driver.list_names() == ["web1"]
     assert xen.driver.info("web1").state is GuestState.RUNNING
     for refused in (xen.start, lambda: xen.driver.cleanup("web1")):
@@ -121,7 +122,7 @@ def test_a_guest_starts_ends_and_leaves_nothing(xen):
     assert xen.runner.changes[1:] == ["xl shutdown -F web1", "xl destroy web1"]
     xen.driver.cleanup("web1")
     assert not xen.config.exists()
-    assert not os.path.exists(nics.directory(xen.paths, "web1"))
+    assert not os.path.exists(files.nic_directory(xen.paths, "web1"))
     with pytest.raises(errors.HypervisorError, match="web1: not running"):
         stop(xen.driver)
 
@@ -206,7 +207,7 @@ def resumes(xen):
 def test_a_guest_whose_saving_was_interrupted_is_resumed(xen):
     resumes(xen)
     for go_on in (
-        lambda: xen.driver.finalize_source(instance(), success=False, live=False),
+        lambda: xen.driver.finalize_source(instance(), success=False),
         lambda: stop(xen.driver),
     ):
         xen.runner.domains["web1"] = row("web1", state="---ss-")
@@ -220,7 +221,7 @@ def test_a_guest_that_cannot_be_resumed_is_an_error(xen):
     xen.runner.domains["web1"] = row("web1", state="---ss-")
     xen.runner.answers["xen-migration"] = lambda _argv: (1, "", "")
     with pytest.raises(errors.HypervisorError, match="web1: xen-migration resume"):
-        xen.driver.finalize_source(instance(), success=False, live=False)
+        xen.driver.finalize_source(instance(), success=False)
 
 
 def wait_here(xen, arrival):
@@ -324,12 +325,12 @@ def test_a_guest_that_its_source_has_let_go_is_not_destroyed(xen):
 
 def test_a_guest_that_is_gone_without_a_result_may_have_left(xen):
     with pytest.raises(errors.HypervisorError, match="web1: does not run here any"):
-        xen.driver.finalize_source(instance(), success=False, live=False)
+        xen.driver.finalize_source(instance(), success=False)
     # Its domain is being removed after the decision.
     write_result(xen, '{"code": 0}')
     xen.runner.domains["web1"] = row("web1", state="----d-")
     with pytest.raises(errors.HypervisorError, match="web1: has left for the target"):
-        xen.driver.finalize_source(instance(), success=False, live=False)
+        xen.driver.finalize_source(instance(), success=False)
     assert migration.status(Files(xen.paths, "web1")).status == "completed"
 
 
@@ -338,7 +339,7 @@ def test_a_decision_that_came_to_nothing_is_taken_back(xen):
     write_result(xen, '{"code": 0}')
     xen.runner.domains["web1"] = row("web1", state="--p---")
     xen.runner.after["unpause"] = {"web1": row("web1", state="-b----")}
-    xen.driver.finalize_source(instance(), success=False, live=False)
+    xen.driver.finalize_source(instance(), success=False)
     assert xen.runner.changes == ["xl unpause web1"]
     assert migration.status(Files(xen.paths, "web1")).status == "failed"
 
@@ -347,7 +348,7 @@ def test_a_full_disk_of_the_target_is_named_before_the_guest_leaves(xen, monkeyp
     def full(_paths, _instance):
         raise OSError(errno.ENOSPC, "No space left on device", "/run/x")
 
-    monkeypatch.setattr(nics, "write", full)
+    monkeypatch.setattr(files, "write_nics", full)
     with pytest.raises(errors.HypervisorError, match=r"web1: .*No space left.*/run/x"):
         xen.driver.accept(instance(), "", "192.0.2.2", [disk()])
     assert not xen.config.exists()
@@ -480,7 +481,7 @@ def test_the_list_has_guests_alone_in_order():
         + row("web4--migratedaway")
         + row("(null)", state="--ps-d")
     )
-    rows = listing.guests(listing.domains(text))
+    rows = xl.guests(xl.domains(text))
     assert [each.name for each in rows] == ["web1", "web2"]
     assert rows[1].info == ("web2", "3", 96, 1, GuestState.RUNNING, 3.8, 0.0)
 
@@ -501,12 +502,12 @@ def test_the_list_has_guests_alone_in_order():
 )
 def test_another_form_of_the_list_is_an_error(text):
     with pytest.raises(errors.HypervisorError, match="xl list: wanted") as caught:
-        listing.domains(text)
+        xl.domains(text)
     assert len(str(caught.value)) < 300
 
 
 def test_a_name_with_the_look_of_a_row_is_a_name():
-    (domain,) = listing.domains(HEAD + row("web1 7 1 1 r----- 1.0"))
+    (domain,) = xl.domains(HEAD + row("web1 7 1 1 r----- 1.0"))
     assert (domain.name, domain.number) == ("web1 7 1 1 r----- 1.0", 3)
 
 
@@ -519,11 +520,11 @@ def test_a_name_with_the_look_of_a_row_is_a_name():
     ],
 )
 def test_wrong_values_of_a_node_are_errors(line, problem):
-    rows = listing.domains(HEAD + NODE)
+    rows = xl.domains(HEAD + NODE)
     with pytest.raises(errors.HypervisorError, match=f"xl info: .*{problem}"):
-        listing.node_info(listing.info(f"{INFO}{line}\n"), rows)
+        xl.node_info(xl.info(f"{INFO}{line}\n"), rows)
     with pytest.raises(errors.HypervisorError, match="wanted a domain 0"):
-        listing.node_info(listing.info(INFO), [])
+        xl.node_info(xl.info(INFO), [])
 
 
 @pytest.fixture
@@ -536,14 +537,14 @@ def kind(tmp_path, monkeypatch):
 
 
 def test_a_node_that_can_run_guests_has_no_problem(xen, kind):
-    assert checks.problem(xen.effects, "xen-pvm", str(kind)) is None
-    text = checks.problem(xen.effects, "xen-hvm", str(kind))
+    assert checks.xen_problem(xen.effects, "xen-pvm", str(kind)) is None
+    text = checks.xen_problem(xen.effects, "xen-hvm", str(kind))
     assert "no hardware virtualisation" in text
     kind.write_text("kvm\n")
-    text = checks.problem(xen.effects, "xen-pvm", str(kind))
+    text = checks.xen_problem(xen.effects, "xen-pvm", str(kind))
     assert "does not run under Xen" in text
     kind.unlink()
-    text = checks.problem(xen.effects, "xen-pvm", str(kind))
+    text = checks.xen_problem(xen.effects, "xen-pvm", str(kind))
     assert text.endswith("found no such file)")
 
 
@@ -555,7 +556,7 @@ def test_a_service_that_restores_guests_by_itself_is_a_problem(
     xen, kind, tmp_path, link
 ):
     def problem():
-        return checks.problem(xen.effects, "xen-pvm", str(kind), str(tmp_path))
+        return checks.xen_problem(xen.effects, "xen-pvm", str(kind), str(tmp_path))
 
     settings = tmp_path / "etc/default/xendomains"
     settings.parent.mkdir(parents=True)
@@ -576,8 +577,8 @@ def test_verify_names_what_is_missing(xen, kind, monkeypatch):
     xen.runner.failing["info"] = "cannot init xl context"
     text = "Xen: xl info exited with code 1: cannot init xl context"
     with pytest.raises(errors.HypervisorError, match=text):
-        checks.problem(xen.effects, "xen-pvm", str(kind))
-    monkeypatch.setattr(checks, "problem", lambda *_args: checks.xl.domain("0"))
+        checks.xen_problem(xen.effects, "xen-pvm", str(kind))
+    monkeypatch.setattr(checks, "xen_problem", lambda *_args: checks.xl.domain("0"))
     assert "Xen needs a name" in xen.driver.verify()
     monkeypatch.undo()
     monkeypatch.setattr(checks.shutil, "which", lambda _name, path: None)
@@ -672,12 +673,12 @@ def test_a_guest_that_has_left_is_not_started_where_it_was(xen):
     with pytest.raises(errors.HypervisorError, match=r"has left this node .*--cleanup"):
         xen.driver.require_startable("web1")
     with pytest.raises(errors.HypervisorError, match="has left for the target"):
-        xen.driver.finalize_source(instance(), success=False, live=True)
+        xen.driver.finalize_source(instance(), success=False)
     # As its shutdown does, which ends the doubt.
     xen.driver.cleanup("web1")
     xen.driver.require_startable("web1")
     write_result(xen, '{"code": 0}')
-    xen.driver.finalize_source(instance(), success=True, live=True)
+    xen.driver.finalize_source(instance(), success=True)
     xen.driver.require_startable("web1")
 
 
@@ -693,7 +694,7 @@ def test_a_guest_that_leaves_while_its_migration_is_ended_has_left(xen, monkeypa
 
     monkeypatch.setattr(migration.os, "kill", leave)
     with pytest.raises(errors.HypervisorError, match="has left for the target"):
-        xen.driver.finalize_source(instance(), success=False, live=False)
+        xen.driver.finalize_source(instance(), success=False)
     # Nor does it start here later.
     with pytest.raises(errors.HypervisorError, match="has left this node"):
         xen.driver.require_startable("web1")
@@ -708,7 +709,7 @@ def test_a_guest_on_its_way_is_on_both_nodes(xen):
 
 def test_a_guest_that_waits_after_a_migration_goes_on(xen):
     for finalize in (
-        lambda: xen.driver.finalize_source(instance(), success=False, live=False),
+        lambda: xen.driver.finalize_source(instance(), success=False),
         lambda: xen.driver.finalize_destination(instance(), "", success=True),
     ):
         xen.runner.commands.clear()
@@ -733,9 +734,7 @@ def test_xen_without_shadow_page_tables_migrates_no_running_guest(xen, monkeypat
     sent = []
     monkeypatch.setattr(migration, "send", lambda *_args, live: sent.append(live))
     xen.start()
-    migrate = functools.partial(
-        xen.driver.migrate, instance(), "192.0.2.2", cluster_name="c"
-    )
+    migrate = functools.partial(xen.driver.migrate, instance(), "192.0.2.2")
     text = r"web1: .* live, .*found 'pv gnttab-v1 gnttab-v2'\); use --non-live"
     with pytest.raises(errors.HypervisorError, match=text):
         migrate(live=True)
@@ -753,8 +752,8 @@ def test_the_result_of_a_migration_stays_until_the_guest_is_gone(xen):
     assert result.exists()
     xen.runner.failing["destroy"] = "killed"
     with pytest.raises(errors.HypervisorError, match="killed"):
-        xen.driver.finalize_source(instance(), success=True, live=False)
+        xen.driver.finalize_source(instance(), success=True)
     assert result.exists()
     xen.runner.failing.clear()
-    xen.driver.finalize_source(instance(), success=True, live=False)
+    xen.driver.finalize_source(instance(), success=True)
     assert not result.exists()

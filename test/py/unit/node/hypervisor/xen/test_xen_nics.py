@@ -14,7 +14,7 @@ from ganeti.base import clock, errors, pathutils
 from ganeti.model.objects.filled import NetInfo
 from ganeti.node.hypervisor import networks
 from ganeti.node.hypervisor.base import NodeEffects
-from ganeti.node.hypervisor.xen import nics
+from ganeti.node.hypervisor.xen import files
 from ganeti.tools.xen import vif_ganeti
 
 ONLINE = {"XENBUS_PATH": "backend/vif/3/0", "vif": "vif3.0", "type_if": "vif"}
@@ -36,7 +36,7 @@ def node(tmp_path, monkeypatch):
         ip=FakeRunner.DONE,
     )
     paths = pathutils.Paths(str(tmp_path), "n1")
-    nics.write(paths, instance(nics=[NIC]))
+    files.write_nics(paths, instance(nics=[NIC]))
     effects = NodeEffects(paths, runner, clock.SystemClock())
     return types.SimpleNamespace(effects=effects, runner=runner, joined=joined)
 
@@ -45,8 +45,8 @@ def test_a_file_has_all_that_a_script_needs(tmp_path):
     paths = pathutils.Paths(str(tmp_path), "n1")
     network = NetInfo(name="it's", uuid="u", network="192.0.2.0/24", tags=("a", "b"))
     second = NIC.replace(ip="192.0.2.9", netinfo=network, name="x y")
-    nics.write(paths, instance(nics=[NIC, second]))
-    values = nics.read(paths, "web1", 1)
+    files.write_nics(paths, instance(nics=[NIC, second]))
+    values = files.read_nic(paths, "web1", 1)
     expected = {
         "INSTANCE": "web1",
         "MAC": NIC.mac,
@@ -62,28 +62,28 @@ def test_a_file_has_all_that_a_script_needs(tmp_path):
     assert {key: values.get(key) for key in expected} == expected
     assert not {"PATH", "INTERFACE"} & set(values)
     # Fewer NICs leave no file of an earlier one.
-    nics.write(paths, instance(nics=[NIC]))
+    files.write_nics(paths, instance(nics=[NIC]))
     with pytest.raises(
         errors.HypervisorError, match=r"instance web1: NIC 1: .*No such"
     ):
-        nics.read(paths, "web1", 1)
+        files.read_nic(paths, "web1", 1)
 
 
 def test_a_shell_reads_a_file_without_running_anything(tmp_path):
     paths = pathutils.Paths(str(tmp_path), "n1")
-    nics.write(paths, instance(nics=[NIC.replace(name="$(touch x); `y`")]))
-    text = pathlib.Path(nics.directory(paths, "web1"), "0").read_text()
+    files.write_nics(paths, instance(nics=[NIC.replace(name="$(touch x); `y`")]))
+    text = pathlib.Path(files.nic_directory(paths, "web1"), "0").read_text()
     assert "INTERFACE_NAME='$(touch x); `y`'\n" in text
     with pytest.raises(errors.HypervisorError, match="INTERFACE_NAME in one line"):
-        nics.write(paths, instance(nics=[NIC.replace(name="a\nPATH=/x")]))
+        files.write_nics(paths, instance(nics=[NIC.replace(name="a\nPATH=/x")]))
 
 
 def test_a_damaged_file_is_an_error(tmp_path):
     paths = pathutils.Paths(str(tmp_path), "n1")
-    nics.write(paths, instance(nics=[NIC]))
-    pathlib.Path(nics.directory(paths, "web1"), "0").write_text("A='")
+    files.write_nics(paths, instance(nics=[NIC]))
+    pathlib.Path(files.nic_directory(paths, "web1"), "0").write_text("A='")
     with pytest.raises(errors.HypervisorError, match=r"NIC 0: .*No closing quotation"):
-        nics.read(paths, "web1", 0)
+        files.read_nic(paths, "web1", 0)
 
 
 def test_a_new_nic_joins_its_network_and_xen_hears_of_it(node):
@@ -100,7 +100,7 @@ def test_a_new_nic_joins_its_network_and_xen_hears_of_it(node):
 
 def test_a_nic_with_a_vlan_needs_more_than_one_call(node):
     tagged = NIC.replace(nicparams={**NIC.nicparams, "vlan": ".5"})
-    nics.write(node.effects.paths, instance(nics=[tagged]))
+    files.write_nics(node.effects.paths, instance(nics=[tagged]))
     vif_ganeti.act(node.effects, "online", ONLINE)
     (env,) = node.joined
     assert (env["INTERFACE"], env["BRIDGE"], env["VLAN"]) == ("vif3.0", "br7", ".5")
@@ -131,7 +131,7 @@ def test_only_a_switch_has_to_be_left(node):
     vif_ganeti.act(node.effects, "offline", ONLINE)
     assert len(node.runner.lines) == 1
     switched = NIC.replace(nicparams={"mode": "openvswitch", "link": "sw0"})
-    nics.write(node.effects.paths, instance(nics=[switched]))
+    files.write_nics(node.effects.paths, instance(nics=[switched]))
     # A guest that has left in a migration has another name when its NIC goes.
     for name in ("web1", "web1--migratedaway"):
         node.runner.answers["xenstore-read"] = (0, f"{name}\n", "")

@@ -1,1 +1,0 @@
-"""The master role moves to this node, with the store in etcd."""

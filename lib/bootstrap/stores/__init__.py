@@ -1,1 +1,0 @@
-"""The store while no master daemon runs: opened, saved, restored and moved."""

@@ -1,1 +1,0 @@
-"""Commands of ``gnt-cluster`` about automatons: rules, journal, incidents, balance."""

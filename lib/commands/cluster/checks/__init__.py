@@ -1,1 +1,0 @@
-"""Commands of ``gnt-cluster`` that verify and repair records."""

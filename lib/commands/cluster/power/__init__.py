@@ -1,1 +1,0 @@
-"""``gnt-cluster epo``: nodes switched off and on in an emergency."""

@@ -1,1 +1,0 @@
-"""Commands of ``gnt-cluster`` about the store: backup, migration, lost changes."""

@@ -1,1 +1,0 @@
-"""Output of the placement programs: tables, files and reports."""

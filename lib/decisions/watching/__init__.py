@@ -1,1 +1,0 @@
-"""Verdicts of the watcher on instances, and its records between two runs."""

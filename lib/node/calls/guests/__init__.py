@@ -1,1 +1,0 @@
-"""Node calls about guests: start, stop, devices, consoles, migration."""

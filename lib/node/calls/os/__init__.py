@@ -1,1 +1,0 @@
-"""Node calls about OS definitions: their scripts, environment and archives."""

@@ -1,1 +1,0 @@
-"""Node calls about keys and certificates: who may call, and who may log in."""

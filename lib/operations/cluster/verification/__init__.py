@@ -1,1 +1,0 @@
-"""Units that verify the cluster, and the requests and output that they share."""

@@ -1,1 +1,0 @@
-"""Logical units about OS definitions and external storage providers."""

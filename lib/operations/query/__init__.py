@@ -1,1 +1,0 @@
-"""Logical units that answer queries in a job."""

@@ -1,1 +1,0 @@
-"""Logical units of tags, for every kind of object."""

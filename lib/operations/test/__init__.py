@@ -1,1 +1,0 @@
-"""Logical units that test the job engine itself."""

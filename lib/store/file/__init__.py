@@ -1,1 +1,0 @@
-"""The store in a SQLite file on one node."""

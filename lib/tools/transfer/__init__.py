@@ -1,1 +1,0 @@
-"""``import-export``: the content of one disk copied from or to another node."""
