@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -327,25 +328,29 @@ class Runner:
         callbacks = OpCallbacks(self._core, self._submit_many, entry, index)
         with self._core.lock:
             self._core.dispatcher.working[me] = entry.job.id
+        outcome: Callable[[], bool]
         try:
             result = self._executor.execute(
                 op, callbacks, timeout_s=attempt.limit_s, priority=attempt.priority
             )
             encoded = records.encode_value(result)
+            outcome = functools.partial(self._succeeded, attempt, encoded)
         except LockTimeout as err:
-            return self._timed_out(attempt, err.blockers)
+            outcome = functools.partial(self._timed_out, attempt, err.blockers)
         except Canceled:
-            return self._gave_up(attempt)
+            outcome = functools.partial(self._gave_up, attempt)
         except Exception as err:  # noqa: BLE001 - any error fails the job
             if not isinstance(err, errors.GenericError):
                 _log.exception("job %s: unexpected error", callbacks.owner)
-            return self._failed(attempt, err)
+            outcome = functools.partial(self._failed, attempt, err)
         finally:
             me.name = worker
             with self._core.lock:
                 entry.interrupt = entry.kill = None
                 self._core.dispatcher.opcode_ended_locked(entry.job.id, me)
-        return self._succeeded(attempt, encoded)
+        # Only now: the transaction of the outcome starts the jobs that waited for the
+        # end of this opcode. Nothing else would, if its commit ended before.
+        return outcome()
 
     def _succeeded(self, attempt: _OpAttempt, result: Any) -> bool:
         core, entry, index = self._core, attempt.entry, attempt.index
