@@ -579,6 +579,26 @@ def rss_bytes(pid="self"):
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
+class _FormatOnly(logging.Handler):
+    """Formats records and keeps none: a collector of logs would grow, not the product."""
+
+    def emit(self, record):
+        self.format(record)
+
+
+@contextlib.contextmanager
+def _logs_formatted_only():
+    log, handler = logging.getLogger("ganeti"), _FormatOnly()
+    propagate, log.propagate = log.propagate, False
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.propagate = propagate
+
+
+@_logs_formatted_only()
 def run(count, seed, targets, show=lambda _text: None):
     """Send messages to targets, each its share of them.
 

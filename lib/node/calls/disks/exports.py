@@ -203,7 +203,7 @@ def _sizes(directory: str, index: int, given: Any, name: str) -> tuple[int, int]
         raise errors.OpExecError(
             f"export of instance {name}: wanted disk/{index}, found {given!r}"
         )
-    disk = msgspec.convert(given, DiskX)
+    disk = disk_record(given, f"export of instance {name}: disk/{index}")
     try:
         state = os.lstat(f"{directory}/{dump}")
     except FileNotFoundError as err:
@@ -211,6 +211,18 @@ def _sizes(directory: str, index: int, given: Any, name: str) -> tuple[int, int]
             f"export of instance {name}: disk/{index} was not received: no file {dump}"
         ) from err
     return disk.size, state.st_size
+
+
+def disk_record(given: Any, what: str) -> DiskX:
+    """Return the record of a disk for an argument of any JSON type.
+
+    Raises:
+        OpExecError: it is none; the text begins with ``what``.
+    """
+    try:
+        return msgspec.convert(given, DiskX)
+    except msgspec.ValidationError as err:
+        raise errors.OpExecError(f"{what}: {err}") from err
 
 
 def new_dump(node: LocalNode, instance: str, path: str) -> str:

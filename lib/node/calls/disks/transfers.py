@@ -343,10 +343,14 @@ def _end(
     if kind == export.IEIO_FILE and len(args) == 1:
         return _file_end(node, instance, mode, str(args[0]))
     if kind == export.IEIO_RAW_DISK and len(args) == 1:
-        return _disk_end(node, mode, msgspec.convert(args[0], DiskX), stack)
+        return _disk_end(node, mode, exports.disk_record(args[0], "transfer"), stack)
     if kind == export.IEIO_SCRIPT and len(args) == 2:
-        disk = msgspec.convert(args[0], DiskX)
-        return _script_end(node, instance, mode, (disk, int(args[1])), stack)
+        disk, index = exports.disk_record(args[0], "transfer"), args[1]
+        if not isinstance(index, int):
+            raise errors.OpExecError(
+                f"transfer: wanted the number of a disk, found {index!r}"
+            )
+        return _script_end(node, instance, mode, (disk, index), stack)
     raise errors.OpExecError(
         "transfer: wanted [file, [path]], [raw, [disk]] or [script, [disk, index]],"
         f" found {kind!r} with {len(args)} arguments"
@@ -358,7 +362,8 @@ def _attach(node: LocalNode, source: tuple[str, list[Any]]) -> None:
     kind, args = source
     if kind == export.IEIO_FILE or not args:
         return
-    device = storage.device(node.paths, msgspec.convert(args[0], DiskX), node.process)
+    disk = exports.disk_record(args[0], "transfer")
+    device = storage.device(node.paths, disk, node.process)
     if isinstance(device, ExternalDisk) and device.attachment() is None:
         device.assemble()
 

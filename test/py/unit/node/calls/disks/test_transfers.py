@@ -152,6 +152,16 @@ def test_other_ends_of_a_transfer_are_refused(node, instance, where):
     assert node.process.commands == []
 
 
+def test_records_of_disks_that_are_none_are_refused(node, instance):
+    disk = instance["disks_info"][0]
+    for where in (["raw", [{}]], ["script", ["x", 0]], ["script", [disk, "../0"]]):
+        with pytest.raises(errors.OpExecError, match=r"^transfer: .*"):
+            receive(node, instance, where)
+        with pytest.raises(errors.OpExecError, match=r"^transfer: .*"):
+            send(node, instance, where)
+    assert node.process.commands == []
+
+
 def test_a_component_is_a_name_and_no_path(node, instance):
     for component in ("../x", "", "a/b", "-x", "a" * 101):
         args = (options(node), instance, component, raw(instance))
