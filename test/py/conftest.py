@@ -15,8 +15,11 @@ import ganeti
 from fakes import selection
 
 
-def pytest_addoption(parser):
+def pytest_addoption(parser, pluginmanager):
     selection.add_options(parser)
+    if not pluginmanager.has_plugin("cacheprovider"):
+        # Unknown settings are refused, and pyproject.toml has this one.
+        parser.addini("cache_dir", "not used without the plugin")
 
 
 @pytest.hookimpl(tryfirst=True)

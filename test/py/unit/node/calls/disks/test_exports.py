@@ -90,7 +90,7 @@ def test_an_export_without_a_disk_is_not_completed(node):
         finalize(node)
     with pytest.raises(errors.OpExecError, match="wanted disk/0, found False"):
         nodes.call(node, "finalize_export", record(), [False])
-    with pytest.raises(errors.OpExecError, match="disk/0: .*field `dev_type`"):
+    with pytest.raises(errors.OpExecError, match=r"disk/0: .*field `dev_type`"):
         nodes.call(node, "finalize_export", record(), [{}])
     assert listed(node) == []
 
