@@ -135,7 +135,7 @@ def check_remote(call: Call) -> None:
     """
     if call.method not in METHODS:
         raise _refusal(f"method {call.method!r}")
-    if call.method == "SubmitJob":
+    if call.method in {"PlanJob", "SubmitJob"}:
         for op in _opcodes(call.args):
             if op.get("OP_ID") not in OPCODES:
                 raise _refusal(f"opcode {op.get('OP_ID')!r}")

@@ -62,6 +62,7 @@ class _Exchange:
     user: User | None = None
     resource: Resource | None = None
     is_parked: bool = False
+    is_plan: bool = False
 
     @property
     def address(self) -> str:
@@ -204,6 +205,7 @@ class Application:
             body = request_bodies.read(environ, resource)
             args = requests.arguments(resource, _arguments(environ))
             request = Request(path=actual.variables, args=args, body=body)
+            exchange.is_plan = request.is_plan
             return self._run(exchange, resource, request)
 
     def _describe(self, exchange: _Exchange, header: str | None) -> msgspec.Raw:
@@ -222,18 +224,16 @@ class Application:
         )
         if resource.method != "GET" or resource.op_ids:
             self._authenticator.check_rate(
-                exchange.who, changes=resource.method != "GET"
+                exchange.who, changes=resource.method != "GET" and not request.is_plan
             )
         origin = ORIGIN.set(exchange.origin)
         try:
             if resource.job is not None:
-                ops = requests.job_of(resource, request)
-                if exchange.user is not None:
-                    paths = access.paths_of(exchange.path, ops)
-                    named = [self._rights_path(exchange, each) for each in paths]
-                    ops = _permitted(exchange.user, resource, named, ops, self._master)
+                ops = self._permitted_ops(exchange, resource, request)
                 for op in ops:
                     op["reason"] = [*(op.get("reason") or ()), *trail]
+                if request.is_plan:
+                    return handlers.plan(self._master, ops)
                 return int(self._master.call("SubmitJob", [ops]))
             call = Call(
                 resource=resource, request=request, master=self._master, trail=trail
@@ -243,6 +243,20 @@ class Application:
             raise refusal_of(err) from err
         finally:
             ORIGIN.reset(origin)
+
+    def _permitted_ops(
+        self, exchange: _Exchange, resource: Resource, request: Request
+    ) -> list[dict[str, Any]]:
+        """Return the opcodes of a job, or of its plan, without this request's reasons.
+
+        A plan needs the rights of the job: it shows all that the job would change.
+        """
+        ops = requests.job_of(resource, request)
+        if exchange.user is None:
+            return ops
+        paths = access.paths_of(exchange.path, ops)
+        named = [self._rights_path(exchange, each) for each in paths]
+        return _permitted(exchange.user, resource, named, ops, self._master)
 
     def _rights_path(self, exchange: _Exchange, path: str) -> str:
         """Return the path that patterns of rights must match."""
@@ -268,8 +282,9 @@ class Application:
         is_fast = exchange.is_parked or took_s < _SLOW_S
         _log.log(
             logging.DEBUG if is_read and is_fast else logging.INFO,
-            "%s: %s %s: %d in %.0f ms",
+            "%s: %s%s %s: %d in %.0f ms",
             exchange.requester,
+            "plan of " if exchange.is_plan else "",
             method,
             _printable(exchange.path),
             status,
@@ -336,13 +351,19 @@ def _arguments(environ: Mapping[str, Any]) -> dict[str, list[str]]:
     if not text:
         return {}
     try:
-        return urllib.parse.parse_qs(
+        given = urllib.parse.parse_qs(
             text.encode("latin-1").decode(),
+            keep_blank_values=True,
             max_num_fields=_MAX_ARGUMENTS,
             errors="strict",
         )
     except ValueError:
         raise bad_request("query arguments: malformed") from None
+    # Empty ones are ignored, but for the one without which the change would happen.
+    return {
+        name: texts if name == model.PLAN.name else list(filter(None, texts))
+        for name, texts in given.items()
+    }
 
 
 def refusal_of(err: errors.GenericError) -> Refused:

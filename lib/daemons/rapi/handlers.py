@@ -29,6 +29,10 @@ _OS_JOB_S: Final = 300.0
 #: Requests that list operating systems at a time: each has a thread until its job ends.
 _MAX_OS_LISTS: Final = 4
 _os_lists: Final = threading.BoundedSemaphore(_MAX_OS_LISTS)
+#: Plans at a time. The master daemon makes two at a time, in the order of the requests,
+#: so plans of its commands wait for few others.
+_MAX_PLANS: Final = 4
+_plans: Final = threading.BoundedSemaphore(_MAX_PLANS)
 #: Names that are encoded together.
 _BATCH: Final = 500
 #: The method of LUXI that returns objects of a kind in the documented form.
@@ -252,6 +256,24 @@ def cluster_info(call: Call) -> Any:
     return actual
 
 
+@contextlib.contextmanager
+def _place(places: threading.BoundedSemaphore, who: str) -> Iterator[None]:
+    """Take one of some places for a while; refuse with 503 if there is none."""
+    if not places.acquire(blocking=False):
+        later = {"Retry-After": "10"}
+        raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, f"{who} already", later)
+    try:
+        yield
+    finally:
+        places.release()
+
+
+def plan(master: Master, ops: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what a job would do, in the form of ``--plan --json`` of commands."""
+    with _place(_plans, f"{_MAX_PLANS} requests wait for plans"):
+        return {"jobs": [master.call("PlanJob", [ops])]}
+
+
 @_handler
 def list_os(call: Call) -> Any:
     """Return the operating systems that can be used, each with its variants."""
@@ -260,14 +282,9 @@ def list_os(call: Call) -> Any:
         "output_fields": ["name", "variants"],
         "reason": call.trail,
     }
-    if not _os_lists.acquire(blocking=False):
-        text = f"{_MAX_OS_LISTS} requests wait for the operating systems already"
-        raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, text, {"Retry-After": "10"})
-    try:
+    with _place(_os_lists, f"{_MAX_OS_LISTS} requests wait for the operating systems"):
         job_id = call.master.call("SubmitJob", [[op]])
         rows = _result_of(call.master, int(job_id))
-    finally:
-        _os_lists.release()
     actual = []
     for name, variants in rows:
         actual += [f"{name}+{each}" for each in variants] if variants else [name]

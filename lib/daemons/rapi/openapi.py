@@ -15,6 +15,7 @@ from ganeti.base.constants import versions
 from ganeti.daemons.rapi import bodies, schemas
 from ganeti.daemons.rapi.schemas import Schema
 from ganeti.model import ht
+from ganeti.operations.mcpu import Plan
 from ganeti.protocols.rapi import model
 from ganeti.protocols.rapi.model import Argument, Body, Job, Kind, Resource
 from ganeti.protocols.rapi.resource_table import RESOURCES
@@ -22,7 +23,8 @@ from ganeti.protocols.rapi.resource_table import RESOURCES
 _TITLE: Final = "Ganeti remote API"
 _ABOUT: Final = (
     "Requests that change the cluster submit a job and return its number; the job's"
-    " result is read from /2/jobs/[job_id]. Only status 200 means success. Anonymous"
+    " result is read from /2/jobs/[job_id]. With plan=1 they return what the job would"
+    " do, and do nothing. Only status 200 means success. Anonymous"
     " requests may read unless the server requires authentication."
 )
 _JSON: Final = "application/json"
@@ -116,6 +118,7 @@ def _components() -> dict[str, Schema]:
     return {
         "Error": _ERROR,
         "JobChange": _CHANGE,
+        "Plan": _plans(),
         "QueryResponse": schemas.of_type(ht.QueryResponse),
         "QueryFieldsResponse": schemas.of_type(ht.QueryFieldsResponse),
         **{name: schemas.row(name) for name in schemas.OBJECTS},
@@ -238,7 +241,21 @@ def _result(resource: Resource) -> Schema:
                 {"type": "array", "items": _reference(name)},
             ],
         }
-    return schemas.of_type(resource.result)
+    schema = schemas.of_type(resource.result)
+    if model.PLAN not in resource.arguments:
+        return schema
+    return {
+        "description": "the number of the job; with plan=1 what it would do",
+        "anyOf": [schema, _reference("Plan")],
+    }
+
+
+def _plans() -> Schema:
+    """Return the schema of a plan: that of ``--plan --json`` of commands."""
+    # As JSON: defaults of the type are tuples.
+    plan = msgspec.json.decode(msgspec.json.encode(schemas.of_type(Plan)))
+    jobs = {"type": "array", "items": plan}
+    return {"type": "object", "properties": {"jobs": jobs}, "required": ["jobs"]}
 
 
 def _must_have_body(resource: Resource) -> bool:

@@ -12,7 +12,7 @@ from ganeti.base import errors
 from ganeti.daemons.rapi import bodies
 from ganeti.daemons.rapi.problems import Refused, bad_request, forbidden
 from ganeti.model import ht, opcodes
-from ganeti.protocols.rapi.model import NUMBERS, Body, Kind, Request, Resource
+from ganeti.protocols.rapi.model import NUMBERS, PLAN, Body, Kind, Request, Resource
 
 #: Version of the body of an instance creation.
 _CREATE_VERSION: Final = 1
@@ -43,9 +43,15 @@ def arguments(resource: Resource, given: Mapping[str, list[str]]) -> dict[str, A
             repeatable.
 
     Raises:
-        Refused: a flag is not a number, or a required argument is missing.
+        Refused: a flag is not a number, a required argument is missing, or a plan is
+            wanted of a change that is no job.
     """
     actual: dict[str, Any] = {}
+    if resource.changes and resource.job is None and _wants_plan(given):
+        raise bad_request(
+            f"{resource.method} {resource.path}: cannot be planned, because it changes"
+            " something at once, without a job"
+        )
     for argument in resource.arguments:
         texts = given.get(argument.name)
         if not texts:
@@ -56,6 +62,11 @@ def arguments(resource: Resource, given: Mapping[str, list[str]]) -> dict[str, A
             continue
         actual[argument.name] = _value(argument.name, argument.kind, texts)
     return actual
+
+
+def _wants_plan(given: Mapping[str, list[str]]) -> bool:
+    texts = given.get(PLAN.name)
+    return bool(texts and _value(PLAN.name, PLAN.kind, texts))
 
 
 def _value(name: str, kind: Kind, texts: list[str]) -> Any:

@@ -137,6 +137,11 @@ class Request:
     args: Mapping[str, Any]
     body: Any = None
 
+    @property
+    def is_plan(self) -> bool:
+        """Return whether the client wants to know what would happen, and no more."""
+        return bool(self.args.get(PLAN.name))
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Job:
@@ -215,6 +220,11 @@ class Resource:
         if self.job is not None:
             return (self.job.op_id, *self.job.further)
         return (self.options["op_id"],) if "op_id" in self.options else ()
+
+    @property
+    def changes(self) -> bool:
+        """Return whether requests change something; others may use PUT, too."""
+        return self.method != "GET" and READ not in self.access
 
     @property
     def uses_body(self) -> bool:
@@ -394,7 +404,7 @@ def job(
         about=about,
         result=int,
         job=Job(op_id=op_id, path=of_job.pop("variables", variables), **of_job),
-        arguments=(*arguments, REASON),
+        arguments=(*arguments, REASON, *(() if verb == "GET" else (PLAN,))),
         **{"access": (WRITE,), "body": Body.PARAMETERS, **of_resource},
     )
 
@@ -403,4 +413,5 @@ BULK: Final = flag("bulk", "return whole objects instead of names")
 LOCK: Final = flag("lock", "documented, and refused by the master daemon")
 DRY_RUN: Final = flag("dry-run", "only check", "dry_run")
 REASON: Final = text("reason", "text for the reason trail of the job")
+PLAN: Final = flag("plan", "return what would happen, and do nothing (not in Ganeti)")
 FORCE: Final = flag("force", "skip some safety checks", "force")

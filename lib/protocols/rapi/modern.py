@@ -14,7 +14,7 @@ import msgspec
 import pycurl
 
 from ganeti.protocols.rapi import api as client
-from ganeti.protocols.rapi import names
+from ganeti.protocols.rapi import names, transport
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -226,6 +226,24 @@ class Cluster:
     def submit(self, call: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Job:
         """Submit a job by a method of ``api``, and return its handle."""
         return self.job(int(self.change(call, *args, **kwargs)))
+
+    def plan(
+        self, call: Callable[P, Any], *args: P.args, **kwargs: P.kwargs
+    ) -> dict[str, Any]:
+        """Return what a method of ``api`` that submits a job would do; do nothing.
+
+        The form is that of ``--plan --json`` of commands: ``jobs``, a list of plans.
+
+        Raises:
+            Error: the server makes no plans, and would submit the job.
+        """
+        if names.PLAN not in self.read(self.api.GetFeatures):
+            raise client.Error("the server makes no plans; nothing was sent")
+        with transport.planning():
+            answer = self.read(call, *args, **kwargs)
+        if not isinstance(answer, dict):
+            raise client.Error(f"wanted a plan, found {answer!r}")
+        return answer
 
     def _repeat(self, passing: frozenset[int], call: Callable[[], T]) -> T:
         for number in range(self._retries):

@@ -67,6 +67,8 @@ INST_CREATE_REQV1 = "instance-create-reqv1"
 INST_REINSTALL_REQV1 = "instance-reinstall-reqv1"
 NODE_MIGRATE_REQV1 = "node-migrate-reqv1"
 NODE_EVAC_RES1 = "node-evac-res1"
+#: Not in Ganeti: without it a server does what it was to plan.
+PLAN = "plan"
 
 # Codes of errors in results of jobs.
 ECODE_RESOLVER = "resolver_error"

@@ -20,7 +20,9 @@ RESOURCES: Final[tuple[Resource, ...]] = (
 )
 FEATURES: Final = resources_cluster.FEATURES
 #: Methods of LUXI that the server calls for requests to any resource.
-_FOR_ANY: Final = ("QueryClusterInfo", "QueryDiskName", "QueryObjects", "SubmitJob")
+_FOR_ANY: Final = (
+    *("PlanJob", "QueryClusterInfo", "QueryDiskName", "QueryObjects", "SubmitJob"),
+)
 #: Methods of LUXI and opcodes that the master daemon accepts of the remote API.
 METHODS: Final = frozenset(
     {*_FOR_ANY, *(name for each in RESOURCES for name in each.luxi)}

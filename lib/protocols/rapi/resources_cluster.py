@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ganeti.protocols.rapi import model, row_parts
+from ganeti.protocols.rapi import model, names, row_parts
 from ganeti.protocols.rapi.client_method import (
     PARAMETERS,
     Method,
@@ -60,7 +60,7 @@ _FIXED: Final = (
         "list the features of this server",
         "constant",
         list[str],
-        value=list(FEATURES),
+        value=[*FEATURES, names.PLAN],
     ),
 )
 

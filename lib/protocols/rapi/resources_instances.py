@@ -263,6 +263,7 @@ _CHANGES: Final = (
         arguments=(
             model.text("os", "operating system (old style, without a body)"),
             model.flag("nostartup", "leave it stopped (old style, without a body)"),
+            model.PLAN,
         ),
         body=Body.OWN,
         body_type="Reinstall",

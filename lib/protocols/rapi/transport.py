@@ -1,5 +1,7 @@
 """Requests over HTTPS by pycurl, and the documented helpers that configure it."""
 
+import contextlib
+import contextvars
 import functools
 import io
 import json
@@ -8,7 +10,7 @@ import os
 import threading
 import time
 import urllib.parse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, ParamSpec, TypeVar
 
 import pycurl
@@ -208,6 +210,8 @@ def result_of(status: int, answer: bytes) -> Any:
 
 #: Query arguments: names and values, in their order.
 Arguments = Sequence[tuple[str, Any]]
+#: Those that all requests of this thread have beside their own.
+_FURTHER: Final = contextvars.ContextVar[Arguments]("further arguments", default=())
 
 
 def part(value: Any) -> str:
@@ -302,6 +306,7 @@ class Base:
         """
         body = b"" if content is None else json.dumps(content, sort_keys=True).encode()
         url = self._base_url + path
+        query = [*(query or ()), *_FURTHER.get()]
         if query:
             url = f"{url}?{urllib.parse.urlencode(_encoded(query))}"
         self._logger.debug("Sending request: %s %s", method, path)
@@ -320,6 +325,16 @@ class Base:
                 return []
             raise
         return answer
+
+
+@contextlib.contextmanager
+def planning() -> Iterator[None]:
+    """Have this thread's requests planned; see `ganeti.protocols.rapi.modern`."""
+    token = _FURTHER.set([("plan", 1)])
+    try:
+        yield
+    finally:
+        _FURTHER.reset(token)
 
 
 def _encoded(query: Arguments) -> list[tuple[str, str]]:

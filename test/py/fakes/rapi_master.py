@@ -9,6 +9,8 @@ from fakes.luxi_master import FakeMaster
 from ganeti.base import errors
 from ganeti.daemons.rapi.pool import Stream
 from ganeti.master.query import encoded
+from ganeti.model import opcodes
+from ganeti.operations.mcpu.planning import OpPlan, Plan
 from ganeti.protocols.http import parking
 from ganeti.protocols.rapi import row_parts
 from ganeti.protocols.rapi.resource_table import METHODS, OPCODES
@@ -88,7 +90,7 @@ class RapiMaster(FakeMaster):
     def call(self, method, args=(), *, timeout_s=None):
         # The master daemon refuses everything else on the socket of the remote API.
         assert method in METHODS
-        if method == "SubmitJob":
+        if method in {"PlanJob", "SubmitJob"}:
             assert {op["OP_ID"] for op in args[0]} <= OPCODES
         return super().call(method, args)
 
@@ -128,6 +130,14 @@ class RapiMaster(FakeMaster):
         else:
             rows = self._rows(kind, names, wanted)
         return [encoded.object_of(wanted, row) for row in rows]
+
+    def _PlanJob(self, ops):
+        decoded = [opcodes.decode(op) for op in ops]
+        plans = [
+            OpPlan(op.op_id(), op.summary(), [], [], [], [], {}, [], None)
+            for op in decoded
+        ]
+        return msgspec.to_builtins(Plan(7, plans))
 
     def _QueryDiskName(self, uuid):
         return self.disk_names.get(uuid)

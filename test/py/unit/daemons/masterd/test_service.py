@@ -393,8 +393,10 @@ def test_the_socket_of_the_remote_api_has_its_calls_alone(master, client):
             [{}],
             [{"OP_ID": None}],
         ):
-            with pytest.raises(errors.OpPrereqError, match="not available to the remo"):
-                remote.call("SubmitJob", [ops])
+            for method in ("SubmitJob", "PlanJob"):
+                with pytest.raises(errors.OpPrereqError, match="not available to the"):
+                    remote.call(method, [ops])
+        assert remote.call("PlanJob", [[named]])["opcodes"][0]["error"] is None
         assert remote.call("SubmitJob", [[named]]) == 1
         for method, args in (
             ("QueryJobs", [[1], ["ops"]]),

@@ -160,3 +160,40 @@ def test_the_documented_example_works(server, capsys):
     exec(compile(code, "rapi-client.rst", "exec"), names)
     assert capsys.readouterr().out == "web1 n1\n"
     assert server.take()[1]["path"] == "/2/instances/web1/migrate"
+
+
+@pytest.mark.parametrize(
+    ("method", "args", "path"),
+    [
+        ("MigrateInstance", ["web1"], "/2/instances/web1/migrate"),
+        ("DeleteGroupTags", ["g1", ["a"]], "/2/groups/g1/tags"),
+        ("EvacuateNode", ["n1"], "/2/nodes/n1/evacuate"),
+        ("CreateInstance", ["create", "web2", "plain", [], []], "/2/instances"),
+    ],
+)
+def test_plans_are_asked_for_and_repeated(server, slept, method, args, path):
+    server.answers["/2/features"] = [*rapi_recorder.FEATURES, "plan"]
+    plan = {"jobs": [{"revision": 7}]}
+    left = [(503, {}), plan, 5]
+    for verb in ("PUT", "POST", "DELETE"):
+        server.answers[verb, path] = lambda _request: left.pop(0)
+    cluster = made(server)
+    call = getattr(cluster.api, method)
+    assert cluster.plan(call, *args, reason="r") == plan
+    sent = [row for row in server.take() if row["path"] == path]
+    assert [("plan", "1") in row["query"] for row in sent] == [True, True]
+    assert slept == [0.5]
+    with pytest.raises(client.Error, match="wanted a plan, found 5"):
+        cluster.plan(call, *args)
+    # Other calls of the thread are no plans.
+    server.take()
+    left.append(4711)
+    assert cluster.submit(call, *args).id == 4711
+    assert ("plan", "1") not in server.take()[-1]["query"]
+
+
+def test_a_server_without_plans_gets_no_request(server):
+    cluster = made(server)
+    with pytest.raises(client.Error, match="makes no plans; nothing was sent"):
+        cluster.plan(cluster.api.DeleteInstance, "web1")
+    assert [row["path"] for row in server.take()] == ["/2/features"]
