@@ -7,6 +7,7 @@ the log, in the answer and in the reasons of the opcodes.
 
 import dataclasses
 import errno
+import functools
 import html
 import logging
 import secrets
@@ -19,7 +20,14 @@ import msgspec
 
 from ganeti.base import errors
 from ganeti.base.clock import Clock
-from ganeti.daemons.rapi import access, handlers, request_bodies, requests, waits
+from ganeti.daemons.rapi import (
+    access,
+    handlers,
+    preconditions,
+    request_bodies,
+    requests,
+    waits,
+)
 from ganeti.daemons.rapi.authentication import Authenticator, unauthorized
 from ganeti.daemons.rapi.document import made_here
 from ganeti.daemons.rapi.handlers import Answer, Call, Master, Parts, Waiting
@@ -142,7 +150,7 @@ class Application:
                 self._park(exchange, value)
                 return []
             if isinstance(value, Answer):
-                value, headers = value.value, value.headers
+                value, headers, status = value.value, value.headers, value.status
         except Refused as err:
             status, headers = HTTPStatus(err.status), err.headers
             value = _error_body(err)
@@ -228,17 +236,21 @@ class Application:
             )
         origin = ORIGIN.set(exchange.origin)
         try:
+            call = Call(
+                resource=resource, request=request, master=self._master, trail=trail
+            )
+            condition = _condition(exchange, resource)
             if resource.job is not None:
                 ops = self._permitted_ops(exchange, resource, request)
+                if condition is not None:
+                    find = functools.partial(handlers.present_object, call)
+                    ops = preconditions.guarded(resource, request, ops, condition, find)
                 for op in ops:
                     op["reason"] = [*(op.get("reason") or ()), *trail]
                 if request.is_plan:
                     return handlers.plan(self._master, ops)
                 return int(self._master.call("SubmitJob", [ops]))
-            call = Call(
-                resource=resource, request=request, master=self._master, trail=trail
-            )
-            return handlers.HANDLERS[resource.direct](call)
+            return _unless_known(exchange, handlers.HANDLERS[resource.direct](call))
         except errors.GenericError as err:
             raise refusal_of(err) from err
         finally:
@@ -305,6 +317,29 @@ def _may_call(user: User, resource: Resource, path: str) -> bool:
     rights = user.rights
     creates = resource.job is not None and resource.method == "POST"
     return rights.allow(resource, [path]) or (creates and bool(rights.rules))
+
+
+def _condition(exchange: _Exchange, resource: Resource) -> str | None:
+    """Return the header ``If-Match`` of a change, None without one.
+
+    It must not be ignored: the client relies on it.
+    """
+    header = exchange.environ.get("HTTP_IF_MATCH") if resource.changes else None
+    if header is not None and not resource.target:
+        raise bad_request(
+            f"If-Match: {resource.method} {resource.path} changes no single object that"
+            " has a serial, so it cannot have a condition"
+        )
+    return header
+
+
+def _unless_known(exchange: _Exchange, answer: Any) -> Any:
+    """Return an answer without its value if the client has it."""
+    header = exchange.environ.get("HTTP_IF_NONE_MATCH")
+    tag = answer.headers.get(preconditions.ETAG) if isinstance(answer, Answer) else None
+    if header is None or tag is None or not preconditions.is_known(header, tag):
+        return answer
+    return Answer(None, answer.headers, HTTPStatus.NOT_MODIFIED)
 
 
 def _permitted(
@@ -440,6 +475,9 @@ def _send(
     if isinstance(value, Parts):
         start_response(line, listed)
         return _Sent(exchange, value)
+    if status is HTTPStatus.NOT_MODIFIED:
+        start_response(line, listed)
+        return []
     data = _encode(value)
     start_response(line, [*listed, ("Content-Length", str(len(data)))])
     # Clients expect no body after this method, and would take one for an answer.

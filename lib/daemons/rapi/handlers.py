@@ -16,7 +16,7 @@ import msgspec
 
 from ganeti.base import errors
 from ganeti.base.constants import ecodes, jobqueue
-from ganeti.daemons.rapi import bodies, requests, waits
+from ganeti.daemons.rapi import bodies, preconditions, requests, waits
 from ganeti.daemons.rapi.pool import Stream
 from ganeti.daemons.rapi.problems import Refused, bad_request
 from ganeti.decisions.repair.incidents import MaintenanceState, as_listed
@@ -86,10 +86,11 @@ class Call:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """A JSON value with further headers."""
+    """A JSON value with further headers, and a status that is no error."""
 
     value: Any
     headers: Mapping[str, str]
+    status: HTTPStatus = HTTPStatus.OK
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,6 +195,22 @@ def _object(call: Call, kind: str, fields: Sequence[str]) -> dict[str, Any]:
     return dict(actual[0])
 
 
+def present_object(call: Call, fields: Sequence[str]) -> Mapping[str, Any]:
+    """Return fields of the object that a request changes; refuse an unknown one."""
+    target = call.resource.target
+    if target != "cluster":
+        return _object(call, target, fields)
+    info: dict[str, Any] = call.master.call("QueryClusterInfo")
+    return info
+
+
+def _tagged(value: Mapping[str, Any]) -> Answer:
+    """Return an answer with the tag of the object that it describes."""
+    text = msgspec.json.encode(value)
+    tag = preconditions.tag_of(value, text)
+    return Answer(msgspec.Raw(text), {preconditions.ETAG: tag})
+
+
 @_handler
 def get_object(call: Call) -> Any:
     """Return one object."""
@@ -201,7 +218,7 @@ def get_object(call: Call) -> Any:
     actual = _object(call, options["kind"], options["fields"])
     for copy, original in options.get("copies", {}).items():
         actual[copy] = actual[original]
-    return actual
+    return _tagged(actual)
 
 
 @_handler
@@ -253,7 +270,7 @@ def cluster_info(call: Call) -> Any:
     actual = call.master.call("QueryClusterInfo")
     for copy, original in call.resource.options["copies"].items():
         actual[copy] = actual.get(original)
-    return actual
+    return _tagged(actual)
 
 
 @contextlib.contextmanager

@@ -41,6 +41,7 @@ _ERROR: Final[Schema] = {
         "message": {"type": "string", "description": "reason of this error"},
         "explain": {"type": "string", "description": "meaning of the status"},
         "detail": {"type": "string", "description": "reason of status 404"},
+        "conflict": {"$ref": "#/components/schemas/Conflict"},
     },
     "required": ["code", "message", "explain"],
 }
@@ -51,6 +52,39 @@ _CHANGE: Final[Schema] = {
         "log_entries": {"type": ["array", "null"], "description": "new log entries"},
     },
 }
+_CONFLICT: Final[Schema] = {
+    "description": "of status 409: the state of an object that has changed",
+    "type": "object",
+    "properties": {
+        "uuid": {"type": "string", "description": "of the object"},
+        "serial": {"type": "integer", "description": "its present serial"},
+        "wanted": {
+            "type": "array",
+            "items": {"type": "integer"},
+            "description": "serials in If-Match",
+        },
+        "present": {
+            "type": "object",
+            "description": "values that the object has where the request gives others",
+        },
+    },
+    "required": ["uuid", "serial", "wanted", "present"],
+}
+#: Lists of tags in the form of RFC 9110.
+_TAGS: Final[Schema] = {
+    "type": "string",
+    "pattern": r'^(\*|(W/)?"[!#-~]*"(, ?(W/)?"[!#-~]*")*)$',
+}
+_IF_MATCH: Final = (
+    "tag of the object as it was read: refused with 409 if it has changed since"
+)
+_IF_NONE_MATCH: Final = "tag of the last answer: 304 if it would be the same"
+_TAG: Final[Schema] = {
+    "description": "UUID, serial and digest of the object",
+    "schema": schemas.TEXT,
+}
+#: Functions whose answers have a tag.
+_TAGGED: Final = frozenset({"cluster_info", "get_object"})
 _FORTHCOMING: Final = ["forthcoming"]
 _DEPENDS: Final = "jobs that must end first, and how they may end"
 #: Result of resources whose type says less than the schema can; by name of function.
@@ -116,6 +150,7 @@ def _reference(name: str) -> Schema:
 
 def _components() -> dict[str, Schema]:
     return {
+        "Conflict": _CONFLICT,
         "Error": _ERROR,
         "JobChange": _CHANGE,
         "Plan": _plans(),
@@ -134,6 +169,7 @@ def _operation(resource: Resource) -> dict[str, Any]:
         "parameters": [
             *map(_variable, resource.variables),
             *(_argument(each, resource.job) for each in resource.arguments),
+            *_headers(resource),
         ],
         "responses": {
             "200": {
@@ -144,6 +180,9 @@ def _operation(resource: Resource) -> dict[str, Any]:
         },
         "security": _SIGNED_IN if resource.access else [{}, *_SIGNED_IN],
     }
+    if resource.direct in _TAGGED:
+        operation["responses"]["200"]["headers"] = {"ETag": _TAG}
+        operation["responses"]["304"] = {"description": "the client has the answer"}
     body = _body(resource)
     if body is not None:
         operation["requestBody"] = {
@@ -155,6 +194,19 @@ def _operation(resource: Resource) -> dict[str, Any]:
     if resource.job is not None:
         operation["x-ganeti-opcode"] = resource.job.op_id
     return operation
+
+
+def _headers(resource: Resource) -> list[dict[str, Any]]:
+    """Return the descriptions of the headers with conditions."""
+    rows = []
+    if resource.target:
+        rows.append(("If-Match", _IF_MATCH))
+    if resource.direct in _TAGGED:
+        rows.append(("If-None-Match", _IF_NONE_MATCH))
+    return [
+        {"name": name, "in": "header", "description": about, "schema": _TAGS}
+        for name, about in rows
+    ]
 
 
 def _tag(resource: Resource) -> str:

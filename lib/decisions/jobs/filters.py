@@ -22,7 +22,9 @@ from ganeti.model.objects import FilterRule
 ACTIONS: Final = ("ACCEPT", "PAUSE", "REJECT", "CONTINUE")
 RATE_LIMIT: Final = "RATE_LIMIT"
 #: Parameters of all opcodes, hidden from rules.
-_COMMON: Final = ("comment", "debug_level", "depends", "dry_run", "priority", "reason")
+_COMMON: Final = frozenset(
+    ("comment", "debug_level", "depends", "dry_run", "if_serial", "priority", "reason")
+)
 #: The only fields of rules on job ids and reasons.
 _SIMPLE: Final = frozenset({"|", "&", "!", "==", "=", "!=", "<", "<=", ">", ">="})
 _REASON_FIELDS: Final = ("source", "reason", "timestamp")

@@ -34,6 +34,7 @@ _PLAIN: Final = (
     "maintain_node_health",
     "ctime",
     "mtime",
+    "serial_no",
     "uuid",
     "default_iallocator",
     "default_iallocator_params",

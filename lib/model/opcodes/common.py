@@ -111,6 +111,10 @@ class Opcode(
         ht.Depends | None, Doc("jobs that must end first, and how they may end")
     ] = None
     dry_run: Annotated[bool | None, Doc("stop after the checks")] = None
+    if_serial: Annotated[
+        dict[str, ht.NonNegInt] | None,
+        Doc("uuid of an object -> serial that it must have; else nothing is done"),
+    ] = None
     priority: Annotated[
         int, Doc("queue priority at submission; smaller runs first")
     ] = 0

@@ -21,6 +21,7 @@ from ganeti.base import errors
 from ganeti.base.clock import Clock
 from ganeti.base.constants import ecodes, jobqueue
 from ganeti.base.constants.protocols import hooks
+from ganeti.decisions.jobs import serials
 from ganeti.master import config, hooksmaster
 from ganeti.master.jqueue.effects import Callbacks, Canceled, LockTimeout
 from ganeti.master.locking import Level, LockManager
@@ -212,12 +213,19 @@ class EngineDeps(base.UnitDeps):
 class _WatchedConfig:
     """A configuration that records whether an operation changed it.
 
-    Changes take the log entries along that are not on disk yet.
+    Changes take the log entries along that are not on disk yet. The first change calls
+    ``check``, which may refuse it, with the configuration that nobody else changes.
     """
 
-    def __init__(self, inner: config.Config, callbacks: Callbacks) -> None:
+    def __init__(
+        self,
+        inner: config.Config,
+        callbacks: Callbacks,
+        check: Callable[[objects.Snapshot], None],
+    ) -> None:
         self._inner = inner
         self._callbacks = callbacks
+        self._check = check
         self.was_written = False
 
     def __getattr__(self, name: str) -> Any:
@@ -233,6 +241,8 @@ class _WatchedConfig:
         with self._callbacks.carry_log() as carried:
             log = [store.Document(*document) for document in carried.documents]
             with self._inner.edit(owner, also=[*log, *also]) as change:
+                if not self.was_written:
+                    self._check(change.snapshot)
                 yield change
             carried.is_stored = change.is_changed
         self.was_written |= change.is_changed
@@ -312,10 +322,11 @@ class _Run:
         self._op = op
         self._callbacks = callbacks
         self._held = held
-        self._config = _WatchedConfig(deps.config, callbacks)
+        self._continues = callbacks.resumption is not None
+        self._config = _WatchedConfig(deps.config, callbacks, self._check_serials)
         self._log = JobLog(callbacks)
         runner = deps.rpc
-        if callbacks.resumption is not None:
+        if self._continues:
             runner = PatientRunner(runner, deps.clock)
         self._rpc = LogSavingRunner(
             SharingRunner(
@@ -375,7 +386,7 @@ class _Run:
 
     def _with_locks(self) -> Any:
         unit = self._unit
-        if self._callbacks.resumption is not None:
+        if self._continues:
             return self._resumed()
         # With opportunistic locks, the checks may request another attempt with more
         # locks. Only an opcode that is still in state waiting can have one.
@@ -383,6 +394,7 @@ class _Run:
         if not may_retry:
             self._callbacks.started(durable=self._must_wait)
         try:
+            self._check_serials(self._deps.config.snapshot())
             unit.check_prereq()
         except errors.OpPrereqError as err:
             if may_retry and err.args[1:] == (ecodes.ECODE_TEMP_NORES,):
@@ -394,6 +406,16 @@ class _Run:
         if self._op.dry_run:
             return unit.dry_run_result()
         return self._carry_out(unit.execute, post_nodes)
+
+    def _check_serials(self, snapshot: objects.Snapshot) -> None:
+        """Refuse an opcode that is for an earlier state of an object.
+
+        It is checked before anything is done, with the locks, and again in the first
+        commit: not every change of an object takes its lock. An opcode that continues
+        was checked when it began.
+        """
+        if not self._continues and (text := serials.conflict(snapshot, self._op)):
+            raise errors.OpPrereqError(text, ecodes.ECODE_STATE)
 
     @property
     def _must_wait(self) -> bool:

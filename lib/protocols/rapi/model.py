@@ -227,6 +227,15 @@ class Resource:
         return self.method != "GET" and READ not in self.access
 
     @property
+    def target(self) -> str:
+        """Return the kind of the one object that a job changes, empty for others."""
+        if self.job is None or not self.changes:
+            return ""
+        if self.variables:
+            return kind_of(self.path)
+        return "" if self.method == "POST" else "cluster"
+
+    @property
     def uses_body(self) -> bool:
         """Return whether the resource looks at a body; others are not decoded."""
         return self.body is not Body.IGNORED or self.job is not None

@@ -59,6 +59,7 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     uuid: str | None = None
+    serial_no: int | None = None
     status: str | None = None
     admin_state: str | None = None
     os: str | None = None
@@ -76,6 +77,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     uuid: str | None = None
+    serial_no: int | None = None
     role: str | None = None
     offline: bool | None = None
     drained: bool | None = None

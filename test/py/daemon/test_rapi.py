@@ -1,5 +1,6 @@
 """The remote API of a virtual cluster, driven by the client of Debian's package."""
 
+import concurrent.futures
 import contextlib
 import http.client
 import json
@@ -40,6 +41,12 @@ def cluster(cluster_of):
 
 def ask(cluster, method, path, headers=None, body=None):
     """Return status and decoded body of one request, by default of the user jack."""
+    answer, value = answer_of(cluster, method, path, headers, body)
+    return answer.status, value
+
+
+def answer_of(cluster, method, path, headers=None, body=None):
+    """Return the answer to a request, and its decoded body, None for an empty one."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     conn = http.client.HTTPSConnection(
@@ -51,7 +58,8 @@ def ask(cluster, method, path, headers=None, body=None):
         data = None if body is None else json.dumps(body)
         conn.request(method, path, body=data, headers=headers)
         answer = conn.getresponse()
-        return answer.status, json.loads(answer.read())
+        text = answer.read()
+        return answer, json.loads(text) if text else None
 
 
 def pid_of(cluster):
@@ -104,6 +112,131 @@ def test_the_job_names_its_user_and_request(cluster):
     assert whole is not None
     log = pathlib.Path(cluster.paths().log_dir, "rapi-daemon.log").read_text()
     assert f"{whole.group()}: PUT /2/tags: 200" in log
+
+
+def stable(plan):
+    """Return a plan without what an operation generates, and without reasons."""
+    text = json.dumps(plan, sort_keys=True)
+    for value in [value for op in plan["opcodes"] for value in op["generated"]]:
+        text = text.replace(value, "GENERATED")
+    text = re.sub(r'"reason": \[\[.*?\]\]', '"reason": []', text)
+    return json.loads(re.sub(r"\b\d{10}\.\d+", '"TIME"', text))
+
+
+def test_plans_equal_those_of_the_commands(cluster):
+    # Debian's client has left both nodes as candidates or not: each plan decides.
+    node1, node2 = (cluster.node(name).name for name in ("node1", "node2"))
+    body = {"__version__": 1, "name": "web7", "mode": "create", "nics": [{}]}
+    body |= {"disk_template": "sharedfile", "disks": [{"size": 64}], "pnode": node1}
+    body |= {"os": "tiny+default", "hypervisor": "fake", "start": False}
+    add = ["gnt-instance", "add", "-t", "sharedfile", "-s", "64M", "-n", node1]
+    add += ["-o", "tiny+default", "-H", "fake", "--no-start", "--net", "0:", "web7"]
+    pairs = [
+        ("POST", "/2/instances?plan=1", body, add),
+        ("PUT", "/2/tags?tag=z&plan=1", None, ["gnt-cluster", "add-tags", "z"]),
+        (
+            *("POST", f"/2/nodes/{node2}/modify?plan=1", {"drained": True}),
+            ["gnt-node", "modify", "-D", "yes", node2],
+        ),
+        (
+            *("PUT", "/2/groups/default/rename?plan=1", {"new_name": "row"}),
+            ["gnt-group", "rename", "default", "row"],
+        ),
+        (
+            *("DELETE", "/2/groups/default?plan=1", None),
+            ["gnt-group", "remove", "default"],
+        ),
+    ]
+    with contextlib.closing(cluster.luxi()) as luxi:
+        before = luxi.call("QueryJobs", [None, ["id"]])
+        for method, path, content, (program, command, *words) in pairs:
+            done = cluster.run(program, command, "--plan", "--json", *words)
+            status, planned = ask(cluster, method, path, JACK, content)
+            assert status == 200, planned
+            wanted = json.loads(done.stdout)
+            assert [*map(stable, planned["jobs"])] == [*map(stable, wanted["jobs"])]
+        assert luxi.call("QueryJobs", [None, ["id"]]) == before
+    assert planned["jobs"][0]["opcodes"][0]["error"][0] == "OpPrereqError"
+    assert ask(cluster, "PUT", "/2/maintenance/freeze?plan=1", JACK)[0] == 400
+    assert ask(cluster, "GET", "/2/instances/web7")[0] == 404
+
+
+def ended(cluster, job):
+    """Return status and result of a job, which has ended."""
+    path = f"/2/jobs/{job}"
+    until("the job has ended", lambda: ask(cluster, "GET", path)[1]["end_ts"])
+    row = ask(cluster, "GET", path)[1]
+    return row["status"], row["opresult"][0]
+
+
+def test_of_two_writers_the_second_has_the_conflict(cluster):
+    path, change = "/2/groups/default", "/2/groups/default/modify"
+    answer, group = answer_of(cluster, "GET", path)
+    tag = answer.getheader("ETag")
+    assert tag.startswith(f'"{group["uuid"]}:{group["serial_no"]}:')
+    answer, value = answer_of(cluster, "GET", path, JACK | {"If-None-Match": tag})
+    assert (answer.status, value) == (304, None)
+    condition = JACK | {"If-Match": tag}
+    body = {"alloc_policy": "last_resort"}
+    status, job = ask(cluster, "PUT", change, condition, body)
+    assert (status, ended(cluster, job)[0]) == (200, "success")
+    other = {"alloc_policy": "unallocable"}
+    status, value = ask(cluster, "PUT", change, condition, other)
+    serial = group["serial_no"]
+    assert status == 409
+    assert value["message"] == (
+        f"group default: was changed since it was read: wanted serial {serial},"
+        f" found {serial + 1}"
+    )
+    present = {"alloc_policy": "last_resort"}
+    assert value["conflict"]["present"] == present
+    # With the present state it is a change again.
+    tag = f'"{group["uuid"]}:{serial + 1}"'
+    back = {"alloc_policy": group["alloc_policy"]}
+    status, job = ask(cluster, "PUT", change, JACK | {"If-Match": tag}, back)
+    assert (status, ended(cluster, job)[0]) == (200, "success")
+    assert ask(cluster, "GET", path)[1]["alloc_policy"] == group["alloc_policy"]
+
+
+def test_of_writers_at_the_same_time_one_succeeds(cluster):
+    """The cluster has no lock of its own: the commit decides."""
+    answer, info = answer_of(cluster, "GET", "/2/info")
+    headers = JACK | {"If-Match": answer.getheader("ETag")}
+    sizes = [info["candidate_pool_size"] + number for number in range(1, 9)]
+
+    def write(size):
+        body = {"candidate_pool_size": size}
+        return ask(cluster, "PUT", "/2/modify", headers, body)
+
+    with concurrent.futures.ThreadPoolExecutor(len(sizes)) as writers:
+        answers = list(writers.map(write, sizes))
+    assert {status for status, _value in answers} <= {200, 409}
+    jobs = {
+        size: job for size, (s, job) in zip(sizes, answers, strict=True) if s == 200
+    }
+    outcomes = {size: ended(cluster, job) for size, job in jobs.items()}
+    [size] = [size for size, (status, _) in outcomes.items() if status == "success"]
+    for status, result in outcomes.values():
+        if status != "success":
+            assert result[0] == "OpPrereqError"
+            assert "was changed since it was read: wanted serial" in result[1][0]
+    assert ask(cluster, "GET", "/2/info")[1]["candidate_pool_size"] == size
+    # Jobs of one list, which the remote API cannot refuse.
+    now = ask(cluster, "GET", "/2/info")[1]
+    op = {
+        "OP_ID": "OP_CLUSTER_SET_PARAMS",
+        "if_serial": {now["uuid"]: now["serial_no"]},
+    }
+    with contextlib.closing(cluster.luxi()) as luxi:
+        rows = luxi.call(
+            "SubmitManyJobs",
+            [[[op | {"candidate_pool_size": size}] for size in sizes]],
+        )
+    statuses = [ended(cluster, job)[0] for _ok, job in rows]
+    assert sorted(statuses) == ["error"] * 7 + ["success"]
+    cluster.check(
+        *("gnt-cluster", "modify", "-C", str(info["candidate_pool_size"])),
+    )
 
 
 NOBODY = {}

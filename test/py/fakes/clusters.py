@@ -15,7 +15,7 @@ NETWORK = "00000000-0000-4000-8000-0000000000c0"
 ADDED_KEYS = (
     *("maint_round_delay", "maint_balance", "maint_balance_threshold"),
     *("maint_balance_load", "maint_balance_disk_moves", "maint_repairs"),
-    "rapi_require_authentication",
+    *("rapi_require_authentication", "serial_no"),
 )
 #: Of a certificate.
 DIGEST = ":".join(["AB"] * 20)

@@ -27,9 +27,9 @@ _TAG: Final = re.compile(r"^[\w.+*/:@-]+$")
 #: Parameters of a creation that do not change the instance that results.
 _UNRELATED: Final = frozenset(
     {
-        *("OP_ID", "comment", "debug_level", "depends", "dry_run", "priority"),
+        *("OP_ID", "comment", "debug_level", "depends", "dry_run", "if_serial"),
         *("reason", "request_key", "opportunistic_locking", "wait_for_sync"),
-        *("osparams_private", "osparams_secret"),
+        *("osparams_private", "osparams_secret", "priority"),
     }
 )
 

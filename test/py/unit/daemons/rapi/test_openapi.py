@@ -76,7 +76,12 @@ def test_rights_arguments_and_opcode_are_those_of_the_table(resource):
     assert described.get("x-ganeti-opcode") == (job.op_id if job else None)
     listed = {each["name"]: each["in"] for each in described["parameters"]}
     in_path = dict.fromkeys(resource.variables, "path")
-    assert listed == in_path | {each.name: "query" for each in resource.arguments}
+    headers = dict.fromkeys(["If-Match"] if resource.target else [], "header")
+    if resource.direct in {"get_object", "cluster_info"}:
+        headers["If-None-Match"] = "header"
+    assert ("304" in described["responses"]) == ("If-None-Match" in headers)
+    in_query = {each.name: "query" for each in resource.arguments}
+    assert listed == in_path | in_query | headers
 
 
 def test_arguments_that_the_opcode_needs_are_required():

@@ -84,7 +84,7 @@ def test_the_table_of_errors_has_statuses_with_their_code():
     assert codes == sorted(codes)
     assert set(codes) == {
         *(HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN),
-        *(HTTPStatus.NOT_FOUND, HTTPStatus.REQUEST_TIMEOUT),
+        *(HTTPStatus.NOT_FOUND, HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT),
         *(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.REQUEST_URI_TOO_LONG),
         *(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, HTTPStatus.TOO_MANY_REQUESTS),
         *(HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.NOT_IMPLEMENTED),

@@ -33,7 +33,9 @@ web pw write:/2/instances/web*
 COMPONENTS = openapi.document()["components"]
 SCHEMAS = (
     {"components": COMPONENTS, "$ref": "#/components/schemas/Plan"},
-    json.loads((pathlib.Path(__file__).parents[5] / "doc/schema/plan.json").read_text()),
+    json.loads(
+        (pathlib.Path(__file__).parents[5] / "doc/schema/plan.json").read_text()
+    ),
 )
 CHANGES = sorted((r for r in RESOURCES if r.changes), key=lambda r: (r.path, r.method))
 #: Bodies of requests that name no object.
@@ -231,4 +233,3 @@ def test_the_log_distinguishes_a_plan(browser, caplog):
         "plan of PUT /2/tags",
         "PUT /2/tags",
     ]
-

@@ -349,3 +349,81 @@ def test_values_that_an_opcode_reserved_are_free_after_it(error):
             with pytest.raises(errors.OpExecError, match="broken"):
                 engine.run(DELAY)
     engine.config.reserve("another job", "mac", "aa:00:00:00:00:01")
+
+
+# Conditions: serials that objects must still have
+
+NODE1 = clusters.node_uuid(1)
+
+
+def conditional(wanted):
+    return opcodes.TestDelay(duration=0.0, if_serial={NODE1: wanted})
+
+
+def touch_node(engine, **changes):
+    with engine.config.edit("other") as edit:
+        edit.update(edit.snapshot.nodes[NODE1].replace(**changes))
+
+
+def test_an_object_that_changed_before_the_locks_refuses_everything():
+    done = []
+    engine = Engine(
+        units=unit(
+            check_prereq=lambda _: done.append(1), execute=lambda _: done.append(2)
+        )
+    )
+    serial = engine.snapshot.nodes[NODE1].serial_no
+    touch_node(engine, tags=frozenset({"x"}))
+    with pytest.raises(errors.OpPrereqError, match="was changed since it was") as info:
+        engine.run(conditional(serial))
+    assert f"wanted serial {serial}, found {serial + 1}" in info.value.args[0]
+    assert info.value.args[1] == "wrong_state"
+    assert done == []
+    engine.run(conditional(serial + 1))
+    assert done == [1, 2]
+    assert engine.locks.is_idle()
+
+
+def test_a_change_without_the_lock_is_noticed_in_the_commit():
+    """It comes at the last moment, when the opcode has been checked."""
+
+    def execute(self):
+        touch_node(engine, tags=frozenset({"x"}))
+        write_cluster(self)
+
+    engine = Engine(units=unit(execute=execute))
+    before = engine.snapshot
+    with pytest.raises(errors.OpPrereqError, match="was changed since it was read"):
+        engine.run(conditional(before.nodes[NODE1].serial_no))
+    assert engine.snapshot.cluster.candidate_pool_size == (
+        before.cluster.candidate_pool_size
+    )
+    assert engine.snapshot.nodes[NODE1].tags
+
+
+def test_its_own_changes_do_not_stop_an_opcode():
+    def execute(self):
+        for tag in ("x", "y"):
+            with self.ctx.config.edit(self.ctx.owner) as edit:
+                edit.update(edit.snapshot.nodes[NODE1].replace(tags=frozenset({tag})))
+
+    engine = Engine(units=unit(execute=execute))
+    engine.run(conditional(engine.snapshot.nodes[NODE1].serial_no))
+    assert set(engine.snapshot.nodes[NODE1].tags) == {"y"}
+
+
+def test_an_opcode_that_continues_has_been_checked():
+    engine = Engine(units=unit(resume=write_cluster))
+    engine.run(conditional(77), callbacks=FakeCallbacks(resumption={"step": 1}))
+    assert engine.snapshot.cluster.candidate_pool_size == 3
+
+
+def test_jobs_of_a_conditional_opcode_have_no_condition():
+    child = opcodes.TestDelay(duration=1.0)
+    members = {"execute": lambda _self: SubmitJobs([[child]])}
+    submitting = type("Unit", (LogicalUnit,), members)
+    engine = Engine(units={"OP_CLUSTER_VERIFY_DISKS": submitting})
+    serial = engine.snapshot.nodes[NODE1].serial_no
+    engine.run(opcodes.ClusterVerifyDisks(if_serial={NODE1: serial}))
+    [[sent]] = engine.callbacks.submitted
+    assert sent.if_serial is None
