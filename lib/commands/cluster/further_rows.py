@@ -91,6 +91,22 @@ SIMULATE: Final = Command(
     run="commands.cluster.commands:simulate",
     exits=((1, "wrong input, or automation broke one of its own rules"),),
 )
+SESSIONS: Final = Command(
+    "sessions",
+    "list the sessions of users of the remote API, or end some at once",
+    arguments=(
+        Argument("choice", choices=("list", "revoke")),
+        Argument("unknown", minimum=0, maximum=None, name="id"),
+    ),
+    options=(
+        option("--user", "only the sessions of this user", "string"),
+        o.NO_HEADERS,
+        o.SEPARATOR,
+        o.JSON,
+    ),
+    run="commands.cluster.sessions:sessions",
+    exits=((1, "unknown action or session, or --json without list"),),
+)
 FREEZE: Final = Command(
     "freeze",
     "let the watcher, repairs and the maintenance daemon do nothing by themselves",

@@ -17,6 +17,7 @@ from ganeti.commands.cluster.further_rows import (
     JOURNAL,
     NODE_DEATH,
     RENEW_CRYPTO,
+    SESSIONS,
     SIMULATE,
     THAW,
 )
@@ -328,6 +329,7 @@ COMMANDS: Final = (
     JOURNAL,
     AUDIT,
     SIMULATE,
+    SESSIONS,
     Command(
         "list-incidents",
         "list faults that nodes reported, and what was done about them",

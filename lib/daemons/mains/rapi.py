@@ -16,8 +16,16 @@ from ganeti.base.constants import exitcodes
 from ganeti.base.pathutils import Paths
 from ganeti.base.tls import x509
 from ganeti.daemons import common
-from ganeti.daemons.rapi import application, authentication, document, pool, waits
+from ganeti.daemons.rapi import (
+    application,
+    authentication,
+    document,
+    pool,
+    sessions,
+    waits,
+)
 from ganeti.daemons.rapi.handlers import Master
+from ganeti.decisions.sessions import AGE_S, IDLE_S, check_times
 from ganeti.protocols import ssconf
 from ganeti.protocols.http import admission, server, tls
 from ganeti.protocols.luxi import Client
@@ -87,8 +95,10 @@ class Rapi:
         followed: authentication.WatchedUsers,
         connections: pool.Pool,
         waiting: waits.Waits,
+        known_sessions: sessions.Sessions,
     ) -> None:
         self._http = http
+        self._sessions = known_sessions
         self._followed = followed
         self._connections = connections
         self._waits = waiting
@@ -96,6 +106,7 @@ class Rapi:
     def stop(self) -> None:
         """Finish the running requests, and end."""
         self._followed.stop()
+        self._sessions.stop()
         self._waits.stop_soon()
         if not self._http.parking.wait_until_empty(_STOP_WAITS_S):
             _log.warning("ending with waits for jobs")
@@ -117,6 +128,17 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--ssl-chain", metavar="FILE", help="file with further certificates to send"
     )
+    for name, default, text in (
+        ("idle", IDLE_S, "a session ends after this time without a request"),
+        ("age", AGE_S, "a session ends after this time in any case"),
+    ):
+        parser.add_argument(
+            f"--session-{name}",
+            metavar="SECONDS",
+            type=int,
+            default=default,
+            help=f"{text}; default {default}",
+        )
     return parser
 
 
@@ -131,6 +153,8 @@ def check(options: argparse.Namespace, paths: Paths) -> None:
         raise common.StartError(
             f"--max-clients: wanted at least 1, found {options.max_clients}"
         )
+    if wrong := check_times(options.session_idle, options.session_age):
+        raise common.StartError(f"--session-idle, --session-age: {wrong}")
     _check_is_master(paths)
     if options.no_ssl:
         return
@@ -234,7 +258,12 @@ def start(options: argparse.Namespace, paths: Paths, _control: common.Control) -
 
     connections = pool.Pool(connect, clock_)
     waiting = waits.Waits(SharedClient(connect, clock_))
-    authenticator = authentication.Authenticator(clock_)
+    known_sessions = sessions.Sessions(
+        connections.call,
+        clock_,
+        sessions.Times(options.session_idle, options.session_age),
+    )
+    authenticator = authentication.Authenticator(clock_, None, known_sessions)
     followed = authentication.WatchedUsers(
         paths.data("rapi/users"), authenticator.replace
     )
@@ -250,6 +279,7 @@ def start(options: argparse.Namespace, paths: Paths, _control: common.Control) -
             else lambda: bool(demands)
         ),
         document=document.Document(_runner),
+        known_sessions=known_sessions,
     )
     http = server.Server(
         (common.bind_address(options, paths), options.port),
@@ -262,7 +292,7 @@ def start(options: argparse.Namespace, paths: Paths, _control: common.Control) -
     port = http.start_serving()
     followed.start()
     _log.info("serving on port %d", port)
-    return Rapi(http, followed, connections, waiting)
+    return Rapi(http, followed, connections, waiting, known_sessions)
 
 
 def _context(options: argparse.Namespace, paths: Paths) -> tls.ReloadedContext:

@@ -18,7 +18,7 @@ from ganeti.base import errors
 from ganeti.base.constants import ecodes
 from ganeti.base.net import netutils
 from ganeti.base.text import audit_chain
-from ganeti.daemons.masterd import audit, cluster_facts, journal_state
+from ganeti.daemons.masterd import audit, cluster_facts, journal_state, sessions
 from ganeti.daemons.masterd.duties.cluster_address import ClusterAddress
 from ganeti.daemons.masterd.duties.refused_terms import TermResets, Waits, WatchedRunner
 from ganeti.daemons.masterd.maintenance_state import Keeper
@@ -428,6 +428,11 @@ class MasterDeps(mcpu.EngineDeps):
     def journal(self) -> journal_state.Keeper:
         """The decision journal."""
         return journal_state.Keeper(self.store, self.clock)
+
+    @functools.cached_property
+    def sessions(self) -> sessions.Keeper:
+        """The sessions of users of the remote API."""
+        return sessions.Keeper(self.store, self.clock)
 
     @functools.cached_property
     def node_deaths(self) -> NodeDeathKeeper:

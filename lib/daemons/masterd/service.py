@@ -21,6 +21,7 @@ from ganeti.daemons.masterd.methods import (
     jobs,
     node_deaths,
     queries,
+    sessions,
     settings,
 )
 from ganeti.daemons.masterd.stalls import Stalls
@@ -214,6 +215,7 @@ METHOD_MODULES: Final = (
     jobs,
     node_deaths,
     queries,
+    sessions,
     settings,
 )
 
@@ -312,6 +314,7 @@ def build(deps: MasterDeps) -> Service:
     """
     deps.audit.started(deps.paths.hostname, str(deps.store.term))
     deps.queue.recover()
+    deps.sessions.load()
     mark_creations(deps.config)
     distributor = Distributor(
         deps.store,

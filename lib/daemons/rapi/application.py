@@ -11,6 +11,7 @@ import functools
 import html
 import logging
 import secrets
+import threading
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from http import HTTPStatus
@@ -26,6 +27,7 @@ from ganeti.daemons.rapi import (
     preconditions,
     request_bodies,
     requests,
+    sessions,
     waits,
 )
 from ganeti.daemons.rapi.authentication import Authenticator, unauthorized
@@ -106,6 +108,7 @@ class Application:
         waiting: waits.Waits,
         requires_authentication: Callable[[], bool] = lambda: False,
         document: Callable[[], bytes] | None = None,
+        known_sessions: sessions.Sessions | None = None,
     ) -> None:
         """Prepare to answer.
 
@@ -117,6 +120,7 @@ class Application:
             requires_authentication: whether to refuse all requests without credentials;
                 called for each of them.
             document: returns the OpenAPI document; by default it is made here.
+            known_sessions: ends answers that take long when their session ends.
         """
         self._master = master
         self._authenticator = authenticator
@@ -125,6 +129,7 @@ class Application:
         self._requires_authentication = requires_authentication
         self._document = document or made_here
         self._held = request_bodies.Held()
+        self._sessions = known_sessions
 
     def __call__(
         self, environ: dict[str, Any], start_response: StartResponse
@@ -169,6 +174,14 @@ class Application:
         # Nothing may fail from here on: the connection is not this thread's any more.
         ticket: parking.Ticket = exchange.environ[parking.KEY]()
         exchange.is_parked = True
+        first = threading.Lock()
+
+        def resume(outcome: Callable[[], Any]) -> None:
+            # The change of the job, or the end of the session, whichever comes first.
+            if first.acquire(blocking=False):
+                ticket.resume(lambda start: self._conclude(exchange, start, outcome))
+
+        forget = self._watch(exchange, lambda: resume(_session_over))
 
         def done(result: Any, error: Exception | None) -> None:
             def outcome() -> Any:
@@ -178,9 +191,24 @@ class Application:
                     raise error
                 return handlers.changed(result)
 
-            ticket.resume(lambda start: self._conclude(exchange, start, outcome))
+            forget()
+            resume(outcome)
 
         self._waits.start(user, waiting.args, size, done)
+
+    def _watch(
+        self, exchange: _Exchange, end: Callable[[], None]
+    ) -> Callable[[], None]:
+        """See `ganeti.daemons.rapi.sessions.Sessions.watch`."""
+        if self._sessions is None or exchange.user is None:
+            return lambda: None
+        return self._sessions.watch(exchange.user, end)
+
+    def _user_of(self, exchange: _Exchange, header: str | None) -> User | None:
+        try:
+            return self._authenticator.authenticate(header, exchange.address)
+        except errors.GenericError as err:
+            raise refusal_of(err) from err
 
     def _answer(self, exchange: _Exchange) -> Any:
         environ = exchange.environ
@@ -200,9 +228,9 @@ class Application:
         if resource is None:
             raise Refused(HTTPStatus.NOT_IMPLEMENTED)
         exchange.resource = resource
-        user = self._authenticator.authenticate(header, exchange.address)
+        user = self._user_of(exchange, header)
         exchange.user = user
-        if resource.access and user is None:
+        if (resource.access or resource.signed_in) and user is None:
             raise unauthorized()
         if user is not None and not _may_call(
             user, resource, self._rights_path(exchange, exchange.path)
@@ -220,7 +248,7 @@ class Application:
         """Return the OpenAPI document, which states nothing about this cluster."""
         if exchange.environ["REQUEST_METHOD"] != "GET":
             raise Refused(HTTPStatus.NOT_IMPLEMENTED)
-        exchange.user = self._authenticator.authenticate(header, exchange.address)
+        exchange.user = self._user_of(exchange, header)
         return msgspec.Raw(self._document())
 
     def _run(self, exchange: _Exchange, resource: Resource, request: Request) -> Any:
@@ -234,10 +262,22 @@ class Application:
             self._authenticator.check_rate(
                 exchange.who, changes=resource.method != "GET" and not request.is_plan
             )
+        if resource.direct == "open_session":
+            self._authenticator.check_sign_ins(exchange.who)
         origin = ORIGIN.set(exchange.origin)
         try:
             call = Call(
-                resource=resource, request=request, master=self._master, trail=trail
+                resource=resource,
+                request=request,
+                master=self._master,
+                trail=trail,
+                user=exchange.user,
+                address=exchange.address,
+                session_times=(
+                    sessions.DEFAULT_TIMES
+                    if self._sessions is None
+                    else self._sessions.times
+                ),
             )
             condition = _condition(exchange, resource)
             if resource.job is not None:
@@ -302,6 +342,11 @@ class Application:
             status,
             took_s * 1000,
         )
+
+
+def _session_over() -> Any:
+    """Refuse what a session has asked for that has ended since."""
+    raise unauthorized()
 
 
 def _printable(path: str) -> str:

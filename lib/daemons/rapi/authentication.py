@@ -11,6 +11,7 @@ cannot lock out the user elsewhere. All failures of names take the same time.
 import base64
 import binascii
 import collections
+import dataclasses
 import hashlib
 import hmac
 import logging
@@ -25,7 +26,7 @@ from typing import Final
 from ganeti.base import errors
 from ganeti.base.clock import Clock
 from ganeti.base.filesystem import files, filewatch
-from ganeti.daemons.rapi import users
+from ganeti.daemons.rapi import sessions, users
 from ganeti.daemons.rapi.problems import Refused, bad_request
 
 # The users file on disk: read when it changes, with inotify.
@@ -184,6 +185,8 @@ _CHANGES: Final = (2000, 200.0)
 #: Jobs that only read, of one user, that may follow each other, and per second: each is
 #: stored, as every job is.
 _READING_JOBS: Final = (200, 5.0)
+#: New sessions of one user that may follow each other, and per second: each is stored.
+_SIGN_INS: Final = (60, 0.5)
 #: Correct passwords that are remembered.
 _MAX_REMEMBERED: Final = 1000
 #: Verifications of scrypt hashes at the same time: each takes 16 MiB.
@@ -195,8 +198,16 @@ _MAX_HEADER: Final = 4096
 class Authenticator:
     """Returns the users of requests; for use by many threads."""
 
-    def __init__(self, clock: Clock, content: users.Users | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        content: users.Users | None = None,
+        known_sessions: sessions.Sessions | None = None,
+    ) -> None:
         self._clock = clock
+        self._sessions = known_sessions
+        if known_sessions is not None:
+            known_sessions.use_present(self.is_present)
         self._lock = threading.Lock()
         self._verifying = threading.BoundedSemaphore(_AT_ONCE)
         self._key = os.urandom(32)
@@ -208,6 +219,7 @@ class Authenticator:
         self._by_user = Buckets(*_USER_FAILURES)
         self._changes = Buckets(*_CHANGES)
         self._reading_jobs = Buckets(*_READING_JOBS)
+        self._sign_ins = Buckets(*_SIGN_INS)
 
     def replace(self, content: users.Users) -> None:
         """Use another content of the users file from now on."""
@@ -225,6 +237,7 @@ class Authenticator:
         Raises:
             Refused: 400 for a malformed header, 401 for wrong credentials, 429 after
                 too many wrong ones.
+            GenericError: the master daemon, which knows the sessions, does not answer.
         """
         if not header:
             return None
@@ -244,17 +257,63 @@ class Authenticator:
         Raises:
             Refused: 429, there are too many.
         """
-        buckets = self._changes if changes else self._reading_jobs
+        if changes:
+            self._count(self._changes, user, "changes")
+        else:
+            self._count(self._reading_jobs, user, "jobs that read")
+
+    def check_sign_ins(self, user: str) -> None:
+        """Count a new session of a user.
+
+        Raises:
+            Refused: 429, there are too many.
+        """
+        self._count(self._sign_ins, user, "new sessions")
+
+    def _count(self, buckets: Buckets, user: str, what: str) -> None:
         with self._lock:
             now = self._clock.monotonic()
             wait_s = buckets.wait_s(user, now)
             if not wait_s:
                 buckets.take(user, now)
         if wait_s:
-            what = "changes" if changes else "jobs that read"
             raise _too_many(f"Too many {what}", wait_s)
 
+    def is_present(self, user: users.User) -> bool:
+        """Return whether a user still is as the users file has it."""
+        bare = dataclasses.replace(user, session="")
+        return self._users.by_any_name.get(user.name) == bare
+
+    def _of_session(self, token: str, address: str) -> users.User:
+        mark = self._mark("", token)
+        with self._lock:
+            is_known = mark in self._remembered
+        if not is_known:
+            # Before the master daemon is asked, which others need.
+            self._check_failures(address)
+        known = None
+        content = self._users
+        if self._sessions is not None:
+            known = self._sessions.find(token, content.by_any_name.get)
+        if known is None:
+            with self._lock:
+                self._remembered.pop(mark, None)
+            self._note_failure(address, "")
+            raise unauthorized()
+        self._remember(mark, content)
+        user, session_id = known
+        return dataclasses.replace(user, session=session_id)
+
+    def _remember(self, mark: bytes, content: users.Users) -> None:
+        with self._lock:
+            if self._users is content:
+                self._remembered[mark] = None
+                if len(self._remembered) > _MAX_REMEMBERED:
+                    self._remembered.popitem(last=False)
+
     def _of_token(self, token: str, address: str) -> users.User:
+        if sessions.is_token(token):
+            return self._of_session(token, address)
         # First: nobody guesses a token, and others may have the same address.
         actual = self._users.by_digest.get(users.token_digest(token))
         if actual is not None and (
@@ -279,11 +338,7 @@ class Authenticator:
         if user is None or not is_right:
             self._note_failure(address, name)
             raise unauthorized()
-        with self._lock:
-            if self._users is content:
-                self._remembered[mark] = None
-                if len(self._remembered) > _MAX_REMEMBERED:
-                    self._remembered.popitem(last=False)
+        self._remember(mark, content)
         return user
 
     def _mark(self, name: str, password: str) -> bytes:

@@ -16,9 +16,10 @@ import msgspec
 
 from ganeti.base import errors
 from ganeti.base.constants import ecodes, jobqueue
-from ganeti.daemons.rapi import bodies, preconditions, requests, waits
+from ganeti.daemons.rapi import bodies, preconditions, requests, sessions, waits
 from ganeti.daemons.rapi.pool import Stream
-from ganeti.daemons.rapi.problems import Refused, bad_request
+from ganeti.daemons.rapi.problems import Refused, bad_request, forbidden
+from ganeti.daemons.rapi.users import User
 from ganeti.decisions.repair.incidents import MaintenanceState, as_listed
 from ganeti.decisions.repair.journal import Selection
 from ganeti.model import qlang
@@ -71,12 +72,18 @@ class Call:
         request: its input.
         master: the master daemon.
         trail: reasons for opcodes and filter rules.
+        user: who asks, None for an anonymous request.
+        address: of the client.
+        session_times: how long new sessions last.
     """
 
     resource: Resource
     request: Request
     master: Master
     trail: list[list[Any]] = dataclasses.field(default_factory=list)
+    user: User | None = None
+    address: str = ""
+    session_times: sessions.Times = sessions.DEFAULT_TIMES
 
     @property
     def name(self) -> str:
@@ -416,6 +423,50 @@ def freeze_automation(call: Call) -> Any:
     """Let no automaton act; a later freeze replaces the reason."""
     why = str(call.request.args.get("why") or "")
     return call.master.call("FreezeAutomation", [why])
+
+
+@_handler
+def open_session(call: Call) -> Any:
+    """Begin a session and return it with its token, which is never shown again."""
+    user = _signed_in(call)
+    if user.session:
+        raise forbidden(
+            "a session cannot begin another one: wanted the password or the token of"
+            f" user {user.name}"
+        )
+    token = sessions.new_token()
+    new = sessions.sign_in(token, user, call.address, call.session_times)
+    return {"token": token, **call.master.call("OpenSession", [new])}
+
+
+@_handler
+def list_sessions(call: Call) -> Any:
+    """Return the sessions of the user; with the right ``root`` those of all users."""
+    current = _signed_in(call).session
+    listed = call.master.call("QuerySessions", [_whose(call)])
+    return [{**each, "current": each["id"] == current} for each in listed]
+
+
+@_handler
+def revoke_session(call: Call) -> Any:
+    """End a session that `list_sessions` would show."""
+    _signed_in(call)
+    if not call.master.call("RevokeSessions", [[call.name], _whose(call)]):
+        text = f"session {call.name}: no such session; GET /2/session lists yours"
+        raise Refused(HTTPStatus.NOT_FOUND, text)
+
+
+def _signed_in(call: Call) -> User:
+    """Return the user; the resource needs credentials, so there is one."""
+    if call.user is None:
+        raise errors.ProgrammerError(f"{call.resource.path}: no user")
+    return call.user
+
+
+def _whose(call: Call) -> str | None:
+    """Return whose sessions the user may see, None for those of all users."""
+    user = _signed_in(call)
+    return None if user.rights.allow_root([call.resource.path]) else user.name
 
 
 @_handler

@@ -162,6 +162,7 @@ def _components() -> dict[str, Schema]:
 
 def _operation(resource: Resource) -> dict[str, Any]:
     """Return the description of one path and method."""
+    needs_user = bool(resource.access) or resource.signed_in
     operation: dict[str, Any] = {
         "operationId": operation_id(resource),
         "summary": resource.about,
@@ -178,7 +179,7 @@ def _operation(resource: Resource) -> dict[str, Any]:
             },
             "default": {"$ref": "#/components/responses/Error"},
         },
-        "security": _SIGNED_IN if resource.access else [{}, *_SIGNED_IN],
+        "security": _SIGNED_IN if needs_user else [{}, *_SIGNED_IN],
     }
     if resource.direct in _TAGGED:
         operation["responses"]["200"]["headers"] = {"ETag": _TAG}

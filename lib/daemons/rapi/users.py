@@ -56,11 +56,16 @@ class Secret:
 
 @dataclasses.dataclass(frozen=True)
 class User:
-    """One user, or one token, with its rights."""
+    """One user, or one token, with its rights.
+
+    Attributes:
+        session: id of the session by which a request came; empty in a file.
+    """
 
     name: str
     secret: Secret
     rights: Rights
+    session: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +81,12 @@ class Users:
     by_name: Mapping[str, User] = dataclasses.field(default_factory=dict)
     by_digest: Mapping[str, User] = dataclasses.field(default_factory=dict)
     problems: tuple[str, ...] = ()
+
+    @functools.cached_property
+    def by_any_name(self) -> Mapping[str, User]:
+        """All users, those with tokens among them."""
+        tokens = {user.name: user for user in self.by_digest.values()}
+        return {**self.by_name, **tokens}
 
     @functools.cached_property
     def costs(self) -> frozenset["Cost"]:

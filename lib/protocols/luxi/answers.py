@@ -160,24 +160,28 @@ def _is_texts(answer: Any, _args: Sequence[Any]) -> bool:
 
 
 def _is_maintenance(answer: Any, _args: Sequence[Any]) -> bool:
-    import msgspec
-
     from ganeti.decisions.repair.incidents import MaintenanceState
 
-    try:
-        msgspec.convert(answer, MaintenanceState)
-    except msgspec.ValidationError:
-        return False
-    return True
+    return _is_of(answer, MaintenanceState)
 
 
 def _is_journal(answer: Any, _args: Sequence[Any]) -> bool:
-    import msgspec
-
     from ganeti.decisions.repair.journal import Entry
 
+    return _is_of(answer, list[Entry])
+
+
+def _is_sessions(answer: Any, _args: Sequence[Any]) -> bool:
+    from ganeti.decisions.sessions import Shown
+
+    return _is_of(answer, list[Shown])
+
+
+def _is_of(answer: Any, kind: Any) -> bool:
+    import msgspec
+
     try:
-        msgspec.convert(answer, list[Entry])
+        msgspec.convert(answer, kind)
     except msgspec.ValidationError:
         return False
     return True
@@ -239,6 +243,9 @@ _FORMS: Final[Mapping[str, _Form]] = {
     "QueryJournal": _Form("a list of entries", _is_journal),
     "QueryNodeDeaths": _object("state"),
     "QueryMaintenance": _Form("the state with its incidents", _is_maintenance),
+    **dict.fromkeys(
+        ("QuerySessions", "RevokeSessions"), _Form("a list of sessions", _is_sessions)
+    ),
     "ReplaceFilter": _Form("a uuid", _is_text),
     "SetWatcherPause": _Form("a time or null", _is_time),
 }

@@ -187,6 +187,7 @@ class Resource:
         about: one line of text.
         result: type of the answer, an annotation.
         access: rights of which one is needed; none for anonymous requests.
+        signed_in: whether it needs credentials, if it needs no right.
         job: for resources that submit a job.
         direct: name of the function in ``ganeti.daemons.rapi.handlers`` that answers
             other resources.
@@ -204,6 +205,7 @@ class Resource:
     about: str
     result: Any
     access: tuple[str, ...] = ()
+    signed_in: bool = False
     job: Job | None = None
     direct: str = ""
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -292,7 +294,9 @@ def text(name: str, about: str, field: str = "", **more: Any) -> Argument:
     return Argument(name=name, kind=Kind.TEXT, about=about, field=field, **more)
 
 
-_RESOURCE: Final = frozenset({"access", "body", "body_type", "client", "max_body"})
+_RESOURCE: Final = frozenset(
+    {"access", "body", "body_type", "client", "max_body", "signed_in"}
+)
 
 
 def reading(

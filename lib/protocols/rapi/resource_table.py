@@ -22,6 +22,7 @@ FEATURES: Final = resources_cluster.FEATURES
 #: Methods of LUXI that the server calls for requests to any resource.
 _FOR_ANY: Final = (
     *("PlanJob", "QueryClusterInfo", "QueryDiskName", "QueryObjects", "SubmitJob"),
+    *("UseSession", "QueryLivingSessions", "RevokeSessions"),
 )
 #: Methods of LUXI and opcodes that the master daemon accepts of the remote API.
 METHODS: Final = frozenset(

@@ -38,6 +38,7 @@ _FILTER: Final = "/2/filters/[filter_uuid]"
 _JOB: Final = "/2/jobs/[job_id]"
 _INCIDENTS: Final = "/2/maintenance/incidents"
 _FREEZE: Final = "/2/maintenance/freeze"
+_SESSION: Final = "/2/session"
 
 
 def _entries(reasons: Any) -> Any:
@@ -399,6 +400,36 @@ _MAINTENANCE: Final = (
     ),
 )
 
+_SESSIONS: Final = (
+    acting(
+        "POST",
+        _SESSION,
+        "sign in: begin a session, and return its token this once (not in Ganeti)",
+        "open_session",
+        luxi="OpenSession",
+        result=dict[str, Any],
+        access=(),
+        signed_in=True,
+    ),
+    reading(
+        _SESSION,
+        "list the user's sessions, with the right root those of all (not in Ganeti)",
+        "list_sessions",
+        list[dict[str, Any]],
+        luxi="QuerySessions",
+        signed_in=True,
+    ),
+    acting(
+        "DELETE",
+        f"{_SESSION}/[session_id]",
+        "sign out: end a session at once (not in Ganeti)",
+        "revoke_session",
+        luxi="RevokeSessions",
+        access=(),
+        signed_in=True,
+    ),
+)
+
 RESOURCES: Final = (
     *_FIXED,
     *_CLUSTER,
@@ -407,4 +438,5 @@ RESOURCES: Final = (
     *_FILTERS,
     *_JOBS,
     *_MAINTENANCE,
+    *_SESSIONS,
 )

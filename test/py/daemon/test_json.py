@@ -18,6 +18,7 @@ NAME = "json1.vc.test"
 ARGUMENTS = {
     "gnt-cluster-queue": ["info"],
     "gnt-cluster-watcher": ["info"],
+    "gnt-cluster-sessions": ["list"],
     "gnt-cluster-simulate": ["--event", "kill node2", "--horizon", "5m"],
     "gnt-cluster-search-tags": ["json"],
     "gnt-group-list-tags": ["default"],
@@ -39,6 +40,7 @@ MAY_BE_EMPTY = (
     "gnt-cluster-journal",
     "gnt-cluster-list-incidents",
     "gnt-cluster-lost-changes",
+    "gnt-cluster-sessions",
     "gnt-rapi-token-list",
 )
 OPTIONS = {"gnt-node-list-storage": ["-t", "file"]}

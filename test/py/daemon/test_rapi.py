@@ -2,20 +2,18 @@
 
 import concurrent.futures
 import contextlib
-import http.client
 import json
 import os
 import pathlib
 import re
 import socket
-import ssl
 import subprocess
 import sys
 
 import pytest
 from OpenSSL import SSL
 
-from fakes import peers
+from fakes import peers, rapi_requests
 from fakes.patience import until
 from ganeti.base.constants import exitcodes
 
@@ -41,25 +39,14 @@ def cluster(cluster_of):
 
 def ask(cluster, method, path, headers=None, body=None):
     """Return status and decoded body of one request, by default of the user jack."""
-    answer, value = answer_of(cluster, method, path, headers, body)
-    return answer.status, value
+    headers = JACK if headers is None else headers
+    return rapi_requests.ask(cluster, method, path, headers, body)
 
 
 def answer_of(cluster, method, path, headers=None, body=None):
     """Return the answer to a request, and its decoded body, None for an empty one."""
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    conn = http.client.HTTPSConnection(
-        cluster.node("node1").address, 5080, context=context, timeout=60
-    )
-    with contextlib.closing(conn):
-        headers = JACK if headers is None else headers
-        headers = {"Content-Type": "application/json", **headers}
-        data = None if body is None else json.dumps(body)
-        conn.request(method, path, body=data, headers=headers)
-        answer = conn.getresponse()
-        text = answer.read()
-        return answer, json.loads(text) if text else None
+    headers = JACK if headers is None else headers
+    return rapi_requests.answer_of(cluster, method, path, headers, body)
 
 
 def pid_of(cluster):

@@ -6,7 +6,8 @@ import threading
 
 import pytest
 
-from fakes.patience import job_status
+from fakes.patience import job_status, until
+from fakes.rapi_requests import ask
 
 pytestmark = pytest.mark.daemon
 #: Looks at the command lines while the script is at work.
@@ -154,6 +155,28 @@ def test_a_refused_opcode_does_not_repeat_its_secrets(vcluster, os_definition):
             client.call("SubmitJob", [[wrong]])
         assert SECRET not in str(caught.value)
         assert PRIVATE not in str(caught.value)
+
+
+def test_tokens_of_the_remote_api_are_shown_once(vcluster):
+    words = ["gnt-rapi-token", "add", "--rights", "read", "--expires", "1h", "signs-in"]
+    token = vcluster.check(*words).strip()
+
+    def asked(method, path, bearer):
+        headers = {"Authorization": f"Bearer {bearer}"}
+        return ask(vcluster, method, path, headers)
+
+    until("it is read", lambda: asked("GET", "/2/journal", token)[0] == 200)
+    value = asked("POST", "/2/session", token)[1]
+    assert asked("GET", "/2/journal", value["token"])[0] == 200
+    assert asked("DELETE", f"/2/session/{'x' * 16}", value["token"])[0] == 404
+    shown = vcluster.check("gnt-cluster", "sessions", "--json", "list")
+    shown += vcluster.check("gnt-cluster", "audit", "--json")
+    vcluster.check("gnt-rapi-token", "remove", "signs-in")
+    assert asked("GET", "/2/journal", value["token"])[0] == 401
+    for word in (token, value["token"]):
+        assert word not in shown
+        for place in ("/var/log/ganeti", "/var/run/ganeti", "/var/lib/ganeti"):
+            assert files_with(vcluster, place, word[2:].encode()) == []
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,7 @@ NAMES = {
     "[filter_uuid]": "rule-1",
     "[job_id]": "1",
     "[incident_uuid]": "incident-1",
+    "[session_id]": "session-1",
     "[disk_index]": "0",
     "[resource]": "node",
 }

@@ -57,6 +57,8 @@ OTHER_CALLS = {
             *("FreezeAutomation", "ThawAutomation", "QueryMaintenance"),
             *("QueryMetrics", "QueryNodeDeaths", "QueryFields", "QueryClusterInfo"),
             *("QueryConfigValues", "SetWatcherPause", "NoteUserChange"),
+            *("OpenSession", "UseSession", "QuerySessions", "QueryLivingSessions"),
+            "RevokeSessions",
         ),
         "names nothing",
     ),
@@ -196,7 +198,7 @@ OTHER_ARGUMENTS = frozenset(
         ("unknown", name)
         for name in (
             *("amount", "command", "disk", "duration", "field", "incident"),
-            *("pattern", "reason", "tag"),
+            *("id", "pattern", "reason", "tag"),
         )
     }
 )
@@ -222,7 +224,7 @@ primary-ip-version rapi-certificate remove-reserved-ips remove-uids
 request-key reserved-lvs rights secondary-ip separator shared-file-storage-dir
 since src-dir src-node specs-cpu-count specs-disk-count specs-disk-size specs-mem-size
 specs-nic-count spice-ca-certificate spice-certificate store tags
-transport-compression uid-pool
+transport-compression uid-pool user
 vg-name zeroing-image
 """
 OTHER_OPTIONS = frozenset(f"--{name}" for name in _OTHER_OPTIONS.split())
@@ -265,6 +267,7 @@ OTHER_VARIABLES = {
     "filter_uuid": "",
     "incident_uuid": "",
     "job_id": "1",
+    "session_id": "session-1",
     "resource": "node",
 }
 _NEW_BODY = {

@@ -82,6 +82,12 @@ class RapiMaster(FakeMaster):
         self.deaths = []
         #: Reasons of freezes; None for a thaw.
         self.freezes = []
+        #: Arguments of ``OpenSession`` by digest, and those of revocations.
+        self.sessions = {}
+        self.revocations = []
+        self.opened = 1
+        #: Sessions of everybody, which can be revoked again and again.
+        self.endless = {"session-1"}
         self.disk_names = {}
         self.selections = []
         self.cluster = {"name": "c", "volume_group_name": "xenvg"}
@@ -155,6 +161,33 @@ class RapiMaster(FakeMaster):
     def _QueryJournal(self, selection):
         self.selections.append(selection)
         return [{"id": 3}]
+
+    def _OpenSession(self, new):
+        self.opened += 1
+        self.sessions[new["token_digest"]] = {**new, "id": f"session-{self.opened}"}
+        return self._QuerySessions(new["user"])[-1]
+
+    def _UseSession(self, digest):
+        one = self.sessions.get(digest)
+        return one and [one["id"], one["user"], one["token_seal"]]
+
+    def _QuerySessions(self, user):
+        return [
+            {"id": one["id"], "user": one["user"]}
+            for one in self.sessions.values()
+            if user in {None, one["user"]}
+        ]
+
+    def _QueryLivingSessions(self, ids):
+        return [one["id"] for one in self.sessions.values() if one["id"] in ids]
+
+    def _RevokeSessions(self, ids, user, reason=""):
+        self.revocations.append((ids, user, reason))
+        gone = [one for one in self._QuerySessions(user) if one["id"] in ids]
+        ended = {one["id"] for one in gone}
+        kept = [(d, one) for d, one in self.sessions.items() if one["id"] not in ended]
+        self.sessions = dict(kept)
+        return gone or [{"id": each} for each in ids if each in self.endless]
 
     def _FreezeAutomation(self, reason):
         self.freezes.append(reason)

@@ -79,6 +79,10 @@ gnt-cluster simulate --event '10m drain node7.example.com yes' --policy repair=m
 gnt-cluster simulate --event 'kill node7.example.com' --policy \
 node-death=yes,moved-share=10 --horizon 1d --json
     with other settings of automation, for programs
+gnt-cluster sessions list
+    show who is signed in to the remote API
+gnt-cluster sessions --user jack revoke
+    sign a user out everywhere, at once
 gnt-cluster list-incidents
     show which nodes wait for a repair
 gnt-cluster list-incidents --json

@@ -129,9 +129,10 @@ def _delete(deps: MasterDeps, key: str) -> None:
 def note_user_change(deps: MasterDeps, action: str, names: list[str]) -> None:
     """Record a change of users of the remote API; an addition to Ganeti.
 
-    The audit log has the arguments of every call; there is nothing else to do.
+    The audit log has the arguments of every call. The sessions of the users end.
     """
-    del deps, action, names
+    del action
+    deps.sessions.revoke(users=set(names))
 
 
 @method("SetWatcherPause")

@@ -25,6 +25,7 @@ from ganeti.protocols.luxi.client import ORIGIN
 #: Methods that change nothing, or whose changes are jobs, rounds and their state.
 NOT_RECORDED = ("Query", "WaitFor", "Plan", "Submit")
 OWN_STATE = {"PickupJob", "RecordRound", "ChangeMaintenance", "ChangeNodeDeaths"}
+OWN_STATE |= {"UseSession"}
 LOCAL = audit.Caller(7, 0, {"sudo_user": "ann"}, False)
 SECRET = "hidden-4711"
 

@@ -129,6 +129,7 @@ def test_jobs_are_recovered_before_anything_else_looks_at_them(steps, monkeypatc
     deps = types.SimpleNamespace(
         queue=Part("queue", steps),
         audit=Part("audit", steps),
+        sessions=Part("sessions", steps),
         paths=Paths(root="/x", hostname="n1"),
         store=types.SimpleNamespace(snapshot=lambda: "snapshot", term="term"),
         rpc="rpc",
@@ -152,13 +153,14 @@ def test_jobs_are_recovered_before_anything_else_looks_at_them(steps, monkeypatc
     assert service.build(deps) == (deps, part)
     assert deps.config.on_ssconf == "again"
     assert steps[0] == ("audit.started", "n1", "term")
-    assert steps[1:] == [("queue.recover",), ("mark", deps.config)]
+    first = [("queue.recover",), ("sessions.load",), ("mark", deps.config)]
+    assert steps[1:4] == first
     (((opened, nodes, values), options),) = distributors
     assert (opened, nodes, options["clock"]) == (deps.store, "rpc", "clock")
     assert values.__name__ == "all"
     options["wake_queue"]()
     options["on_refusal"](["n1"])
-    assert steps[3:] == [("queue.poke",), ("rpc", "snapshot", "term", ["n1"])]
+    assert steps[4:] == [("queue.poke",), ("rpc", "snapshot", "term", ["n1"])]
 
 
 # Requests

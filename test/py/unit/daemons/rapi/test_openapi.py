@@ -71,7 +71,8 @@ def test_every_resource_has_one_operation_with_its_stable_id():
 def test_rights_arguments_and_opcode_are_those_of_the_table(resource):
     described = operation(resource)
     assert described.get("x-ganeti-rights", []) == list(resource.access)
-    assert ({} in described["security"]) == (not resource.access)
+    is_open = not resource.access and not resource.signed_in
+    assert ({} in described["security"]) == is_open
     job = resource.job
     assert described.get("x-ganeti-opcode") == (job.op_id if job else None)
     listed = {each["name"]: each["in"] for each in described["parameters"]}

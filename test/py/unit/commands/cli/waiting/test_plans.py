@@ -270,6 +270,7 @@ WITHOUT = {
         "gnt-cluster maintd-cancel",
         "gnt-cluster queue",
         "gnt-cluster remove-repair",
+        "gnt-cluster sessions",
         "gnt-cluster thaw",
         "gnt-cluster watcher",
         "gnt-debug submit-job",
