@@ -34,6 +34,9 @@ def nodes(ctx: CommandContext) -> int:
     """List nodes."""
     fields = ("pinst_list", "sinst_list", "tags")
     formats = dict.fromkeys(fields, listing.joined)
+    if ctx.opts.output is None and not ctx.opts.json and ctx.effects.stdout.isatty():
+        # For people; programs get the documented columns.
+        ctx.opts.output = "+role"
     return listing.list_objects(ctx, listing.Listing("node", formats, explain=_explain))
 
 

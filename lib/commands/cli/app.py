@@ -20,8 +20,6 @@ from ganeti.commands.cli.context import (
 from ganeti.commands.cli.model import Command, Program
 
 _EXIT_USAGE: Final = 2
-_RED: Final = "\033[1;31m"
-_PLAIN: Final = "\033[0m"
 
 
 class CliError(Exception):
@@ -241,10 +239,10 @@ def _report_unexpected(ctx: CommandContext, err: Exception) -> int:
 def _complain(ctx: CommandContext, text: str) -> None:
     for line in text.splitlines():
         log(ctx, line, level="ERROR")
-    if ctx.effects.stderr.isatty() and not ctx.effects.environ.get("NO_COLOR"):
-        ctx.err(f"{_RED}{render(text)}{_PLAIN}", is_styled=True)
-    else:
-        ctx.err(text)
+    from ganeti.commands.cli.output import colours
+
+    paint = colours.Painter.of(ctx, ctx.effects.stderr)
+    ctx.err(paint("error", text), is_styled=True)
 
 
 def log(ctx: CommandContext, text: str, *, level: str = "INFO") -> None:

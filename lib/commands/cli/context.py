@@ -31,12 +31,23 @@ class Master(Protocol):
     def call(self, method: str, args: list[Any], /) -> Any:
         """Return the result of one method."""
 
+    def hurry(self, *, connect_s: float, answer_s: float) -> None:
+        """Wait no longer than this for a listener and for answers."""
+
 
 def tcp_ping(address: str, port: int, timeout_s: float) -> bool:
     """Return whether a program accepts connections at an address."""
     from ganeti.base.net import netutils
 
     return netutils.tcp_ping(address, port, timeout_s=timeout_s, live_port_needed=True)
+
+
+def columns(stream: TextIO) -> int:
+    """Return the width of the terminal of a stream; 0 if it has none."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):
+        return 0
 
 
 class ClientEffects(NamedTuple):
@@ -52,6 +63,7 @@ class ClientEffects(NamedTuple):
     monotonic: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     tcp_ping: Callable[[str, int, float], bool] = tcp_ping
+    columns: Callable[[TextIO], int] = columns
 
 
 def connect(
@@ -127,6 +139,7 @@ class CommandContext:
         hints_shown: hints that were printed already.
         last_method: the last method of the master that was called; empty for none.
         jobs: ids of submitted jobs whose end the command has not seen.
+        position: which of several jobs is waited for, for the line of progress.
     """
 
     def __init__(
@@ -142,6 +155,7 @@ class CommandContext:
         self.hints_shown: set[str] = set()
         self.last_method = ""
         self.jobs: set[int] = set()
+        self.position = ""
         self._master: Master | None = None
 
     @functools.cached_property
@@ -158,12 +172,19 @@ class CommandContext:
         """
         from ganeti.protocols.luxi import answers
 
-        if self._master is None:
-            self._master = self.effects.connect(self.paths, self._note_wait)
         self.last_method = method
-        answer = self._master.call(method, list(args))
+        answer = self._connected().call(method, list(args))
         answers.check(method, args, answer)
         return answer
+
+    def hurry(self, *, connect_s: float, answer_s: float) -> None:
+        """Have calls wait no longer for the master daemon, see `luxi.Client.hurry`."""
+        self._connected().hurry(connect_s=connect_s, answer_s=answer_s)
+
+    def _connected(self) -> Master:
+        if self._master is None:
+            self._master = self.effects.connect(self.paths, self._note_wait)
+        return self._master
 
     def _note_wait(self, text: str) -> None:
         if self.shows_progress:
@@ -187,8 +208,8 @@ class CommandContext:
         except OSError as err:
             raise OSError(err.errno, err.strerror, STDOUT) from err
 
-    def out_lines(self, lines: Iterable[str]) -> None:
-        """Print lines on stdout unless all of them are empty.
+    def out_lines(self, lines: Iterable[str], *, is_styled: bool = False) -> None:
+        """Print lines on stdout unless all of them are empty; see `out`.
 
         Lines are written in groups: a listing of a large cluster has tens of megabytes.
         """
@@ -197,7 +218,7 @@ class CommandContext:
         while chosen := list(itertools.islice(left, _LINES_AT_ONCE)):
             text = "\n".join(chosen)
             if text or not is_first:
-                self.out(text)
+                self.out(text, is_styled=is_styled)
             is_first = False
 
     def err(self, text: str = "", *, is_styled: bool = False) -> None:
@@ -207,8 +228,14 @@ class CommandContext:
         self.effects.stderr.flush()
 
     def progress(self, text: str) -> None:
-        """Show progress on the terminal's last line; an empty text clears it."""
+        """Show progress on the terminal's last line; an empty text clears it.
+
+        A longer text than the line is cut: only one line can be drawn again.
+        """
         text = render(text)
+        most = self.effects.columns(self.effects.stderr) - 1 if text else 0
+        if 0 < most < len(text):
+            text = f"{text[: max(0, most - 3)]}..."
         if text == self.progress_text:
             return
         blank = " " * len(self.progress_text)

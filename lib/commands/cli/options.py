@@ -19,6 +19,13 @@ def without_effect(option: Option, reason: str) -> Option:
 
 #: Option of every listing and info command; see `ganeti.commands.cli.output.listing`.
 JSON: Final = option("--json", "print a JSON document instead of text")
+COLOR: Final = option(
+    "--color",
+    "colour states: auto (default) only on a terminal, always or never",
+    "choice",
+    choices=("auto", "always", "never"),
+    default="auto",
+)
 ACTION: Final = option(
     "--action",
     "action of the rule: ACCEPT, PAUSE, REJECT, CONTINUE or 'RATE_LIMIT n'",
@@ -565,7 +572,7 @@ ZEROING_IMAGE: Final = option(
 #: For commands that change something only through jobs.
 PLANNED: Final = (PLAN, PLAN_JSON)
 JOB: Final = (SUBMIT, PRINT_JOBID, PRIORITY, *PLANNED)
-TABLE: Final = (NO_HEADERS, SEPARATOR)
+TABLE: Final = (NO_HEADERS, SEPARATOR, COLOR)
 QUERY: Final = (OUTPUT, VERBOSE)
 SELECTION: Final = (
     ALL_INSTANCES,

@@ -11,7 +11,7 @@ from ganeti.base.errors import refusal
 from ganeti.base.text.control_chars import escape
 from ganeti.base.text.units import parse_duration
 from ganeti.commands.cli.context import CommandContext
-from ganeti.commands.cli.output import listing, table
+from ganeti.commands.cli.output import colours, listing, table
 from ganeti.commands.cli.output.table import timestamp
 from ganeti.commands.cli.values import finite
 from ganeti.decisions.repair.incidents import MaintenanceState, as_listed
@@ -90,7 +90,7 @@ def death_text(death: Mapping[str, Any]) -> str:
 #: Characters of a report in the table.
 _WIDTH: Final = 80
 _COLUMNS: Final = [
-    table.Column(title)
+    table.Column(title, style=colours.of_state if title == "State" else None)
     for title in ("Incident", "Node", "Action", "State", "Changed", "Jobs", "Note")
 ]
 

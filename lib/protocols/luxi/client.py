@@ -135,6 +135,11 @@ class Client:
         self._was_connected = False
         self._socket: socket.socket | None = None
 
+    def hurry(self, *, connect_s: float, answer_s: float) -> None:
+        """Wait no longer than this for a listener and for answers, and try once."""
+        self._connect_timeout_s, self._timeout_s = connect_s, answer_s
+        self._retries = 0
+
     @classmethod
     def of_node(cls, paths: Paths, *, override: str = "", **options: Any) -> Self:
         """Return a client of the master daemon on this node.

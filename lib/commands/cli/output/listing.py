@@ -16,7 +16,7 @@ from ganeti.base.constants import query as q
 from ganeti.base.constants.misc import UUID_REGEX
 from ganeti.commands.cli import filters
 from ganeti.commands.cli.context import CommandContext
-from ganeti.commands.cli.output import table
+from ganeti.commands.cli.output import colours, table
 
 _STATUS_WORDS: Final = {
     q.RS_UNKNOWN: "unknown",
@@ -119,16 +119,19 @@ def show(
             field["title"] or field["name"],
             field["kind"],
             listing.formats.get(field["name"]),
+            colours.of_field(field["name"]),
         )
         for field in definitions
     ]
+    paint = colours.Painter.of(ctx)
     lines = table.lines(
         columns,
         _cells(ctx, columns, data),
         separator=ctx.opts.separator,
         headers=not ctx.opts.no_headers,
+        paint=paint if paint.is_coloured else None,
     )
-    ctx.out_lines(lines)
+    ctx.out_lines(lines, is_styled=paint.is_coloured)
     if listing.explain is not None and any(
         status == q.RS_OFFLINE for row in data for status, _value in row
     ):
@@ -256,14 +259,16 @@ def print_table(
     pad_header: bool = True,
 ) -> None:
     """Print rows of texts as a table in the form that the options request."""
+    paint = colours.Painter.of(ctx)
     lines = table.lines(
         columns,
         list(zip(*rows, strict=True)) or [()] * len(columns),
         separator=ctx.option("separator"),
         headers=not ctx.opts.no_headers,
         pad_header=pad_header,
+        paint=paint if paint.is_coloured else None,
     )
-    ctx.out_lines(lines)
+    ctx.out_lines(lines, is_styled=paint.is_coloured)
 
 
 def query_objects(

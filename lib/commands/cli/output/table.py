@@ -4,6 +4,7 @@
 Only the end of the header differs.
 """
 
+import functools
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -60,11 +61,17 @@ class Column(NamedTuple):
         title: header.
         kind: of query fields: text, bool, number, float, unit, timestamp, other.
         format: formatter of a value; by default that of the kind.
+        style: returns the style of a text, see `colours`; None for no colours.
     """
 
     title: str
     kind: str = "text"
     format: Format | None = None
+    style: Callable[[str], str] | None = None
+
+
+#: Returns a text in a style, with control characters escaped; see `colours.Painter`.
+Paint = Callable[[str, str], str]
 
 
 def format_bool(value: Any) -> str:
@@ -124,6 +131,7 @@ def lines(
     separator: str | None,
     headers: bool,
     pad_header: bool = False,
+    paint: Paint | None = None,
 ) -> Iterator[str]:
     """Yield the lines of a table.
 
@@ -133,12 +141,17 @@ def lines(
         separator: text between cells, which are not aligned then.
         headers: begin with the titles.
         pad_header: pad the last title to the width of its column.
+        paint: colours the texts, which are without control characters then.
     """
     titles = tuple(column.title for column in columns)
     if separator is not None:
         if headers:
             yield separator.join(titles)
-        yield from _lines(cells, separator)
+        texts_of = zip(columns, cells, strict=True)
+        yield from _lines(
+            [_shown(column, texts, None, paint) for column, texts in texts_of],
+            separator,
+        )
         return
     last = len(columns) - 1
     header: list[str] = []
@@ -150,22 +163,44 @@ def lines(
             width = max(width, len(column.title))
         is_right = column.kind in _RIGHT
         is_open = number == last and not is_right
-        pad = str.rjust if is_right else str.ljust
+        pad = functools.partial(_right if is_right else _left, width)
         open_title = is_open and not pad_header
-        header.append(column.title if open_title else pad(column.title, width))
-        padded.append(texts if is_open else _padded(texts, distinct, pad, width))
+        title = column.title if open_title else pad(column.title)
+        header.append(paint("title", title) if paint else title)
+        padded.append(_shown(column, texts, None if is_open else pad, paint))
     if headers:
         yield " ".join(header)
     yield from _lines(padded, " ")
 
 
-def _padded(
-    texts: Texts, distinct: set[str], pad: Callable[[str, int], str], width: int
+def _left(width: int, text: str) -> str:
+    return text.ljust(width)
+
+
+def _right(width: int, text: str) -> str:
+    return text.rjust(width)
+
+
+def _shown(
+    column: Column,
+    texts: Texts,
+    pad: Callable[[str], str] | None,
+    paint: Paint | None,
 ) -> Texts:
+    """Return the texts of a column as they are printed."""
+    if pad is None and paint is None:
+        return texts
+
+    def show(text: str) -> str:
+        padded = text if pad is None else pad(text)
+        if paint is None:
+            return padded
+        return paint(column.style(text) if column.style else "", padded)
+
     if isinstance(texts, Same):
-        return Same(pad(texts.text, width), texts.rows)
-    # Most columns repeat a few values, so each value is padded once.
-    by_text = {text: pad(text, width) for text in distinct}
+        return Same(show(texts.text), texts.rows)
+    # Most columns repeat a few values, so each value is shown once.
+    by_text = {text: show(text) for text in set(texts)}
     return list(map(by_text.__getitem__, texts))
 
 

@@ -108,11 +108,14 @@ class JobExecutor:
         for refused in self._refused:
             ctx.err(f"Failed to submit job{_for(refused.label)}: {refused.result}")
         outcomes = list(self._refused)
-        pending = self._submitted
+        pending, total = self._submitted, len(self._submitted)
         while pending:
+            if total > 1:
+                ctx.position = f"{total - len(pending)} of {total} jobs ended; "
             label, job_id = pending.pop(self._choose(pending))
             ctx.out(f"Waiting for job {job_id}{_for(label)} ...")
             outcomes.append(self._wait(label, job_id))
+        ctx.position = ""
         self._submitted, self._refused = [], []
         return outcomes
 

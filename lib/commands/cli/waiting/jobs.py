@@ -259,11 +259,17 @@ class _Waiter:
         now = self.ctx.effects.now()
         elapsed = now - self.started
         if self.ctx.shows_progress and elapsed >= _TICK_S:
-            doing = self.note or _DOING.get(status, status)
-            is_due = self._explains and now - self.changed_at >= _EXPLAIN_AFTER_S
-            if is_due and not self.note:
-                doing = self._waits(status) or doing
-            self.ctx.progress(f"job {self.job_id}: {doing}, {elapsed:.0f} s")
+            doing = self.note or self._doing(status, now - self.changed_at)
+            head = f"{self.ctx.position}job {self.job_id}"
+            self.ctx.progress(f"{head}: {doing}, {elapsed:.0f} s")
+
+    def _doing(self, status: str, quiet_s: float) -> str:
+        """Return what a job does that reports no progress, or what it waits for."""
+        doing = _DOING.get(status, status)
+        if quiet_s < _EXPLAIN_AFTER_S:
+            return doing
+        waits = self._waits(status) if self._explains else ""
+        return waits or f"{doing}, nothing new for {quiet_s:.0f} s"
 
     def _waits(self, status: str) -> str:
         """Return what the job waits for, empty if the master does not know it."""

@@ -18,7 +18,7 @@ OWN: Final = frozenset(
     (
         *("dry_run", "explain", "json", "plan", "print_jobid", "priority"),
         *("confirm", "force_multi", "multi_mode", "submit_only", "yes_do_it"),
-        *("no_headers", "output", "roman_integers", "separator", "units"),
+        *("color", "no_headers", "output", "roman_integers", "separator", "units"),
     )
 )
 

@@ -10,21 +10,13 @@ from typing import Any, Final
 
 from ganeti.base import errors
 from ganeti.base.constants import exitcodes
-from ganeti.base.text.control_chars import escape, render
+from ganeti.base.text.control_chars import escape
 from ganeti.commands.cli.app import CliError
 from ganeti.commands.cli.context import CommandContext
 from ganeti.commands.cli.output import error_text
+from ganeti.commands.cli.output.colours import Painter
 from ganeti.commands.cli.waiting import jobs
 
-#: ANSI terminal sequences by role.
-_COLOURS: Final = {
-    "title": "\033[1m",
-    "add": "\033[32m",
-    "remove": "\033[31m",
-    "change": "\033[33m",
-    "error": "\033[1;31m",
-}
-_PLAIN: Final = "\033[0m"
 _SIGNS: Final = {"add": "+", "change": "~", "remove": "-"}
 #: Display names of tables.
 _KINDS: Final = {
@@ -93,7 +85,7 @@ def show(
         given = {key: texts for key, texts in outside.items() if texts}
         ctx.out(json.dumps({"jobs": plans, **given}, indent=2, sort_keys=True))
     else:
-        paint = Painter(is_coloured=_is_coloured(ctx))
+        paint = Painter.of(ctx)
         parts = [
             _outside("Steps of this command", before, paint),
             *(lines(plan, paint) for plan in plans),
@@ -108,36 +100,12 @@ def show(
     return exitcodes.EXIT_FAILURE if failed else exitcodes.EXIT_SUCCESS
 
 
-def _outside(title: str, texts: Sequence[str], paint: "Painter") -> Iterator[str]:
+def _outside(title: str, texts: Sequence[str], paint: Painter) -> Iterator[str]:
     if texts:
         yield paint("title", title)
     width = len(str(len(texts)))
     for number, text in enumerate(texts, 1):
         yield paint("", f"  {number:>{width}}. {escape(text)}")
-
-
-def _is_coloured(ctx: CommandContext) -> bool:
-    return ctx.effects.stdout.isatty() and not ctx.effects.environ.get("NO_COLOR")
-
-
-class Painter:
-    """Optional colouring of texts."""
-
-    def __init__(self, *, is_coloured: bool) -> None:
-        self._is_coloured = is_coloured
-
-    def __call__(self, role: str, text: str) -> str:
-        """Return the text in the colour of a role, its control characters escaped.
-
-        Args:
-            role: ``""`` for a text without a colour.
-            text: blanks at its beginning are not coloured.
-        """
-        if not self._is_coloured or not role:
-            return render(text)
-        body = text.lstrip(" ")
-        indent = " " * (len(text) - len(body))
-        return f"{indent}{_COLOURS[role]}{render(body)}{_PLAIN}"
 
 
 def job(operation: jobs.Op) -> str:

@@ -38,6 +38,9 @@ class JunkMaster:
         self.answer = answer
         self.calls = 0
 
+    def hurry(self, **_limits):
+        """Go on as before."""
+
     def call(self, method, _args):
         self.calls += 1
         if self.calls > 20:

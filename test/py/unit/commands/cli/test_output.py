@@ -218,9 +218,9 @@ def list_of(data, *words):
     out = io.StringIO()
     ctx = SimpleNamespace(
         call=lambda *_args: {"fields": fields, "data": data},
-        option=lambda name, default=None: default,
+        option=lambda name, default=None: "never" if name == "color" else default,
         opts=SimpleNamespace(separator=None, no_headers="--no-headers" in words),
-        out_lines=lambda lines: out.writelines(f"{line}\n" for line in lines),
+        out_lines=lambda lines, **_more: out.writelines(f"{line}\n" for line in lines),
     )
     for word in words:
         if word.startswith("--separator="):

@@ -533,6 +533,20 @@ def test_without_a_process_of_the_daemon_the_wait_is_short(tmp_path):
     assert len(client.noted) == 8
 
 
+def test_a_client_in_a_hurry_tries_once_and_waits_shortly(tmp_path, server, paths):
+    timer = NoWait()
+    client, _paths = of_node(tmp_path, timer)
+    client.hurry(connect_s=1.0, answer_s=0.01)
+    with pytest.raises(errors.NoMasterError):
+        client.call("Echo")
+    assert timer.slept == [1.0]
+    with Client(paths[0], timer=timer) as client:
+        client.hurry(connect_s=1.0, answer_s=0.01)
+        with pytest.raises(errors.LuxiTimeoutError, match=r"within 0\.01 seconds"):
+            client.call("Never")
+    assert timer.slept == [1.0]
+
+
 def test_a_daemon_that_starts_is_waited_for(tmp_path):
     timer = NoWait()
     client, paths = of_node(tmp_path, timer)

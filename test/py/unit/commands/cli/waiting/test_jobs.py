@@ -1,6 +1,7 @@
 """Waiting for jobs: what it shows; test/data/client has jobs that end at once."""
 
 import itertools
+import re
 
 import pytest
 
@@ -128,6 +129,56 @@ def test_how_far_a_job_has_come_is_for_terminals_alone():
     assert shown.out == piped.out
     assert "job 1: progress 2, " in shown.err
     assert "job 1: running, " in shown.err.split("progress 2")[-1]
+
+
+def test_a_job_that_reports_nothing_says_since_when():
+    clock = itertools.count(0, 5)
+    done = commands.run(
+        "gnt-debug delay 0",
+        Slow(*["running"] * 4),
+        tty=True,
+        now=lambda: float(next(clock)),
+    )
+    assert re.search(r"job 1: running, nothing new for \d+ s, \d+ s", done.err)
+
+
+def test_the_line_of_progress_fits_the_terminal():
+    def show(width):
+        clock = itertools.count(0, 5)
+        return commands.run(
+            "gnt-debug delay 0",
+            Telling(*["running"] * 9),
+            tty=True,
+            now=lambda: float(next(clock)),
+            columns=lambda _stream: width,
+        ).err
+
+    lines = [part for part in show(20).split("\r") if part.strip()]
+    assert lines
+    assert {len(part) for part in lines if part.endswith("...")} == {19}
+    assert all(len(part) < 20 for part in lines)
+    assert "..." not in show(0)
+
+
+def test_of_several_jobs_the_line_says_how_many_ended(master):
+    clock = itertools.count(0, 5)
+    wait, seen = master._WaitForJobChange, []
+
+    def slowly(job_id, *rest):
+        seen.append(job_id)
+        if seen.count(job_id) < 3:
+            return [["running"], []]
+        return wait(job_id, *rest)
+
+    master._WaitForJobChange = slowly
+    done = commands.run(
+        "gnt-instance start --force-multiple web1 web2",
+        master,
+        tty=True,
+        now=lambda: float(next(clock)),
+    )
+    assert "0 of 2 jobs ended; job 1: running" in done.err
+    assert "1 of 2 jobs ended; job 2: running" in done.err
 
 
 @pytest.mark.parametrize("number", [1, 2])

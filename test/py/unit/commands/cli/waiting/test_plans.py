@@ -295,6 +295,7 @@ WITHOUT = {
         "gnt-cluster lost-changes",
         "gnt-cluster master-ping",
         "gnt-cluster search-tags",
+        "gnt-cluster status",
         "gnt-cluster show-ispecs-cmd",
         "gnt-cluster simulate",
         "gnt-cluster verify",
