@@ -55,6 +55,17 @@ AUDIT: Final = Command(
     run="commands.cluster.history:audit",
     exits=((1, "the log is not whole, or cannot be read"),),
 )
+STATUS: Final = Command(
+    "status",
+    "show the state of the cluster on one screen, with what is wrong and what to do",
+    options=(o.COLOR, o.JSON),
+    run="commands.cluster.status:run",
+    exits=(
+        (0, "all is well"),
+        (1, "there are warnings"),
+        (2, "something is critical, or the master daemon does not answer"),
+    ),
+)
 SIMULATE: Final = Command(
     "simulate",
     "show what automation would do in some events, on a copy of the cluster",

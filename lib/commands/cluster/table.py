@@ -19,6 +19,7 @@ from ganeti.commands.cluster.further_rows import (
     RENEW_CRYPTO,
     SESSIONS,
     SIMULATE,
+    STATUS,
     THAW,
 )
 
@@ -333,7 +334,7 @@ COMMANDS: Final = (
     Command(
         "list-incidents",
         "list faults that nodes reported, and what was done about them",
-        options=(o.NO_HEADERS, o.SEPARATOR, o.JSON),
+        options=(*o.TABLE, o.JSON),
         run="commands.cluster.automation:show_incidents",
     ),
     Command(
@@ -574,6 +575,7 @@ COMMANDS: Final = (
         "print an init command line carrying the instance spec policy",
         run="commands.cli.ipolicy:show_cluster",
     ),
+    STATUS,
     Command(
         "upgrade",
         "switch all nodes to another installed version",

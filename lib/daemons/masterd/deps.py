@@ -256,6 +256,9 @@ T = TypeVar("T")
 _QUICK_THREADS: Final = 2
 #: Threads for queries that wait for nodes.
 _SLOW_THREADS: Final = 16
+#: Threads for the state of the cluster, which must be known also while storage or nodes
+#: keep all other threads waiting. Clients who ask together share an answer.
+_STATUS_THREADS: Final = 2
 #: Concurrent plans; a plan costs the master as much work as the job.
 _PLANNING_THREADS: Final = 2
 #: Seconds that the SSH server of a silent node has to react.
@@ -286,6 +289,7 @@ class MasterDeps(mcpu.EngineDeps):
         listing_rpc: calls nodes for clients that list; by default as for jobs.
         quick: threads for work that takes milliseconds.
         slow: threads for work that waits for nodes.
+        reporting: threads for the state of the cluster.
         planning: threads for plans.
         address: keeps the address of the cluster on this node; the caller starts it.
         threads: (number, name) -> threads for the parts of one piece of work.
@@ -307,6 +311,9 @@ class MasterDeps(mcpu.EngineDeps):
     )
     slow: Executor = dataclasses.field(
         default_factory=lambda: _Threads(_SLOW_THREADS, "live-query")
+    )
+    reporting: Executor = dataclasses.field(
+        default_factory=lambda: _Threads(_STATUS_THREADS, "status")
     )
     planning: Executor = dataclasses.field(
         default_factory=lambda: ThreadPoolExecutor(_PLANNING_THREADS, "plan")

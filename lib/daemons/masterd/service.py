@@ -23,6 +23,7 @@ from ganeti.daemons.masterd.methods import (
     queries,
     sessions,
     settings,
+    status,
 )
 from ganeti.daemons.masterd.stalls import Stalls
 from ganeti.decisions.jobs.filters import REMOTE_SOURCE
@@ -217,6 +218,7 @@ METHOD_MODULES: Final = (
     queries,
     sessions,
     settings,
+    status,
 )
 
 
@@ -298,6 +300,7 @@ class Service:
         self._server.stop()
         self.deps.quick.shutdown(wait=True, cancel_futures=True)
         self.deps.slow.shutdown(wait=False, cancel_futures=True)
+        self.deps.reporting.shutdown(wait=False, cancel_futures=True)
         self.deps.planning.shutdown(wait=False, cancel_futures=True)
         self.deps.store.close()
         self._distributor.stop()

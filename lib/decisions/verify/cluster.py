@@ -182,8 +182,18 @@ _MIMICRY: Final = (
 
 def _advice(path: str) -> str:
     """Return the advice how to replace a certificate, empty for an unknown file."""
-    option = _RENEWAL_OPTIONS.get(path.rpartition("/")[2])
-    return f"; run gnt-cluster renew-crypto {option}" if option else ""
+    command = renewal_command(path)
+    return f"; run {command}" if command else ""
+
+
+def renewal_command(where: str) -> str:
+    """Return the command that replaces a certificate, empty for an unknown file.
+
+    Args:
+        where: ends with the name of the file, after a slash or a blank.
+    """
+    option = _RENEWAL_OPTIONS.get(where.replace(" ", "/").rpartition("/")[2])
+    return f"gnt-cluster renew-crypto {option}" if option else ""
 
 
 def store_servers(report: Report, members: Sequence[tuple[str, str]]) -> None:

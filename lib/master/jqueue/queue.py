@@ -269,6 +269,20 @@ class Statistics(NamedTuple):
     workers: int
 
 
+class PresentJobs(NamedTuple):
+    """Jobs under way, and recent failures; without their logs.
+
+    Attributes:
+        unfinished: by id.
+        failures: number of jobs that failed within the time.
+        failed: the newest of these, by the time of their end.
+    """
+
+    unfinished: list[Job]
+    failures: int
+    failed: list[Job]
+
+
 class JobQueue:
     """The job queue of the master daemon; thread-safe.
 
@@ -508,6 +522,15 @@ class JobQueue:
         """
         return _all_jobs(self._core, with_logs=with_logs)
 
+    def present_jobs(self, since: float, most: int) -> PresentJobs:
+        """Return unfinished jobs, and live ones that failed since a time.
+
+        Args:
+            since: seconds since 1970.
+            most: failed jobs that are returned; all are counted.
+        """
+        return _present_jobs(self._core, since, most)
+
     def archived_ids(self) -> list[int]:
         """Return the ids of all archived jobs, sorted."""
         keys = (key for key, _data in self._core.store.scan(ARCHIVE))
@@ -585,6 +608,24 @@ def _purge_daily(core: Core) -> None:
     core.timers.after(_PURGE_EVERY_S, lambda: _purge_daily(core))
     if core.settings.archive_age_s is not None:
         archiving.purge(core, core.settings.archive_age_s)
+
+
+def _present_jobs(core: Core, since: float, most: int) -> PresentJobs:
+    with core.lock:
+        unfinished = [core.live[job_id].shown for job_id in sorted(core.live)]
+        ends = sorted(
+            (end, job_id)
+            for job_id, (status, end) in core.ended.items()
+            if status is records.Status.ERROR and end[0] >= since
+        )
+        chosen = [job_id for _end, job_id in ends[-most:]]
+        known = {job_id: core.recent.get(job_id) for job_id in chosen}
+    stored = (
+        known[job_id] or core.documents.read_stored(JOBS, job_id) for job_id in chosen
+    )
+    return PresentJobs(
+        unfinished, len(ends), [job for job in stored if job is not None]
+    )
 
 
 def _all_jobs(core: Core, *, with_logs: bool) -> list[Job]:

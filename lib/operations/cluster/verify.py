@@ -6,6 +6,7 @@ from typing import Any
 
 from ganeti import store
 from ganeti.base import errors
+from ganeti.base.pathutils import Paths
 from ganeti.base.tls import authority, x509
 from ganeti.decisions.jobs import filters
 from ganeti.decisions.repair import node_death
@@ -45,7 +46,7 @@ class ClusterVerifyConfig(LogicalUnit[opcodes.ClusterVerifyConfig]):
         for text in pools.unreserved_hosts(snapshot):
             report.error("ECLUSTERCFG", None, text, warn_only=True)
         output.step("Verifying cluster certificate files")
-        cluster.certificates(report, self._certificates())
+        cluster.certificates(report, certificates(self.ctx.paths))
         server_pem = self.ctx.paths.server_pem
         cluster.unfinished_renewal(report, server_pem, _count(server_pem))
         cluster.shared_certificate(report, server_pem, is_shared=_is_shared(server_pem))
@@ -69,23 +70,24 @@ class ClusterVerifyConfig(LogicalUnit[opcodes.ClusterVerifyConfig]):
         output.flush()
         return report.is_clean
 
-    def _certificates(self) -> Iterator[cluster.Certificate]:
-        paths = self.ctx.paths
-        optional = (
-            paths.client_pem,
-            paths.data("rapi.pem"),
-            paths.data("spice.pem"),
-            paths.data("spice-ca.pem"),
-        )
-        for path in (paths.server_pem, *optional):
-            if path in optional and not os.path.exists(path):
-                continue
-            try:
-                left = x509.seconds_left(x509.load_certificate(path))
-            except errors.X509CertError as err:
-                yield cluster.Certificate(path, None, str(err.args[-1]))
-            else:
-                yield cluster.Certificate(path, left)
+
+def certificates(paths: Paths) -> Iterator[cluster.Certificate]:
+    """Yield the certificates of the cluster that this node, the master, has."""
+    optional = (
+        paths.client_pem,
+        paths.data("rapi.pem"),
+        paths.data("spice.pem"),
+        paths.data("spice-ca.pem"),
+    )
+    for path in (paths.server_pem, *optional):
+        if path in optional and not os.path.exists(path):
+            continue
+        try:
+            left = x509.seconds_left(x509.load_certificate(path))
+        except errors.X509CertError as err:
+            yield cluster.Certificate(path, None, str(err.args[-1]))
+        else:
+            yield cluster.Certificate(path, left)
 
 
 def _store_problem(path: str) -> str | None:

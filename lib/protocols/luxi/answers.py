@@ -242,6 +242,7 @@ _FORMS: Final[Mapping[str, _Form]] = {
     "QueryCapacity": _object("disk_template"),
     "QueryJournal": _Form("a list of entries", _is_journal),
     "QueryNodeDeaths": _object("state"),
+    "QueryStatus": _object("severity", "status", "findings"),
     "QueryMaintenance": _Form("the state with its incidents", _is_maintenance),
     **dict.fromkeys(
         ("QuerySessions", "RevokeSessions"), _Form("a list of sessions", _is_sessions)

@@ -75,6 +75,15 @@ _CLUSTER: Final = (
         client=method("GetInfo"),
         copies={"vg_name": "volume_group_name", "drbd_helper": "drbd_usermode_helper"},
     ),
+    reading(
+        "/2/status",
+        "return the state of the cluster: a verdict, numbers, and what is wrong (not in"
+        " Ganeti)",
+        "call_by_name",
+        dict[str, Any],
+        luxi="QueryStatus",
+        access=(WRITE, READ),
+    ),
     job(
         "PUT",
         "/2/modify",

@@ -87,6 +87,17 @@ class NodeInfo(NamedTuple):
         return (self.hosts or [None])[0] or Host()
 
 
+class NodeStatus(msgspec.Struct, frozen=True):
+    """The report of a node for the state of the cluster; see ``node_status``."""
+
+    release: Annotated[str, Meta(max_length=100)]
+    guests: dict[str, Guest]
+    host: Host
+    certificates: Annotated[
+        dict[Annotated[str, Meta(max_length=100)], Number], Meta(max_length=20)
+    ]
+
+
 class BlockDevice(msgspec.Struct, frozen=True):
     """The state of a disk on a node; ``ldisk_status`` is one of `disks.LDS_NAMES`."""
 

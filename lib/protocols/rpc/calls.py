@@ -21,6 +21,7 @@ from ganeti.protocols.rpc.answers import (
     HelperResult,
     Migration,
     NodeInfo,
+    NodeStatus,
     Number,
     OsDefinition,
     Provider,
@@ -328,6 +329,8 @@ def node_ssh_keys_renew(
 ) -> None: ...
 @procedure("fast")
 def node_start_master_daemons(no_voting: bool) -> None: ...
+@procedure("urgent", multi=True, reads=True)
+def node_status(hypervisor_list: Sequence[str]) -> NodeStatus: ...
 @procedure("fast")
 def node_stop_master() -> None: ...
 @procedure("normal", multi=True, reads=True, max_answer=MANY)

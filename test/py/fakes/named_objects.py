@@ -55,7 +55,8 @@ OTHER_CALLS = {
         (
             *("AutoArchiveJobs", "SetDrainFlag", "QueryCopies", "QueryAutomation"),
             *("FreezeAutomation", "ThawAutomation", "QueryMaintenance"),
-            *("QueryMetrics", "QueryNodeDeaths", "QueryFields", "QueryClusterInfo"),
+            *("QueryStatus", "QueryMetrics", "QueryNodeDeaths"),
+            *("QueryFields", "QueryClusterInfo"),
             *("QueryConfigValues", "SetWatcherPause", "NoteUserChange"),
             *("OpenSession", "UseSession", "QuerySessions", "QueryLivingSessions"),
             "RevokeSessions",

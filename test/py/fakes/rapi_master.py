@@ -155,6 +155,9 @@ class RapiMaster(FakeMaster):
         assert not probe
         return {"state": {"serial_no": 2, "deaths": self.deaths}}
 
+    def _QueryStatus(self):
+        return {"severity": "ok", "status": 0, "findings": []}
+
     def _QueryMaintenance(self):
         return {"serial_no": 1, "jobs": [], "incidents": self.incidents}
 

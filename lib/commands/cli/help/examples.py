@@ -44,6 +44,8 @@ gnt-cluster info
     all settings
 gnt-cluster info --json
     all settings as JSON
+gnt-cluster status
+    one screen: what is wrong, and what to do; exit code 0, 1 or 2
 gnt-cluster verify
     check everything
 gnt-cluster verify --error-codes

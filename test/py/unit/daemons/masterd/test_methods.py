@@ -39,6 +39,7 @@ OURS = {
     "QueryObjects",
     "QueryNodeDeaths",
     "QuerySessions",
+    "QueryStatus",
     "RecordRound",
     "RemoveIncident",
     "RevokeSessions",

@@ -436,6 +436,15 @@ def test_deaths_of_nodes_are_listed_and_not_for_everybody(browser, master):
     assert browser.send("GET", path, **basic("plain"))[0] == 403
 
 
+def test_the_state_of_the_cluster_is_for_who_may_read(browser):
+    path = "/2/status"
+    answer = browser.send("GET", path, **basic("reader"))
+    assert answer[::2] == (200, {"severity": "ok", "status": 0, "findings": []})
+    assert browser.send("GET", path, **basic("writer"))[0] == 200
+    assert browser.send("GET", path)[0] == 401
+    assert browser.send("GET", path, **basic("plain"))[0] == 403
+
+
 def test_automatons_are_frozen_and_thawed_by_who_may_write(browser, master):
     path = "/2/maintenance/freeze"
     for user in ("reader", "plain"):

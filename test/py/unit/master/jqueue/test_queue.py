@@ -266,6 +266,24 @@ def test_a_failed_opcode_takes_the_later_ones_along(live):
     assert job.status == "error"
 
 
+def test_present_jobs_are_unfinished_ones_and_the_newest_failures(live):
+    live.final(live.queue.submit([dummy()]))
+    failed = [live.queue.submit([dummy(fail=errors.OpExecError("x"))]) for _ in "abc"]
+    for job in failed:
+        live.final(job)
+    gate = gated(live, "slow")
+    slow = live.queue.submit([dummy("slow")])
+    gate.wait()
+    present = live.queue.present_jobs(0.0, 2)
+    gate.open()
+    assert [job.id for job in present.unfinished] == [slow]
+    assert present.failures == 3
+    assert [job.id for job in present.failed] == failed[1:]
+    later = live.queue.job(failed[-1]).end_timestamp[0] + 1
+    assert live.queue.present_jobs(later, 2)[1:] == (0, [])
+    live.final(slow)
+
+
 def test_an_unexpected_error_and_a_result_without_json_form_fail_the_opcode(live):
     def odd(*_):
         raise ValueError("odd")

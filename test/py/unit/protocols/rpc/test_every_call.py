@@ -227,6 +227,32 @@ ANSWERS = [
         [["boot", None, None], [5, [SPACE, None], [HOST, None]]],
         [["boot", None], ["boot", [5], None], ["boot", None, [{"cpu_total": "x"}]]],
     ),
+    (
+        "node_status",
+        [
+            {
+                "release": "3.1",
+                "guests": {"i": GUEST},
+                "host": HOST,
+                "certificates": {"client.pem": 5.5},
+            },
+        ],
+        [
+            None,
+            {},
+            {"release": 3, "guests": {}, "host": {}, "certificates": {}},
+            {"release": "x" * 101, "guests": {}, "host": {}, "certificates": {}},
+            {"release": "3", "guests": ["i"], "host": {}, "certificates": {}},
+            {"release": "3", "guests": {}, "host": [], "certificates": {}},
+            {"release": "3", "guests": {}, "host": {}, "certificates": {"a": "5"}},
+            {
+                "release": "3",
+                "guests": {},
+                "host": {},
+                "certificates": {f"{n}": 5 for n in range(21)},
+            },
+        ],
+    ),
     ("node_verify", [{"nodelist": 1}], [[], None]),
     ("node_verify_light", [{"nodelist": 1}], [[], None]),
     ("node_volumes", [[{"name": "a"}]], [[{"name": []}], {}]),
