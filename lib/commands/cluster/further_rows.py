@@ -38,6 +38,24 @@ JOURNAL: Final = Command(
     ),
     run="commands.cluster.history:show_journal",
 )
+MONITOR: Final = Command(
+    "monitor",
+    "print what happens in the cluster, one line per event, until interrupted",
+    options=(
+        option(
+            "--type",
+            "only events of these kinds, with commas between them: object, job,"
+            " job-log, journal, node-death, incident or freeze",
+            "string",
+        ),
+        o.JSON,
+    ),
+    run="commands.cluster.monitor:run",
+    exits=(
+        (0, "interrupted"),
+        (1, "unknown kind, or the master daemon does not answer any more"),
+    ),
+)
 AUDIT: Final = Command(
     "audit",
     "show who changed what, or verify that this log is whole",

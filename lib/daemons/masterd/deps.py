@@ -18,7 +18,13 @@ from ganeti.base import errors
 from ganeti.base.constants import ecodes
 from ganeti.base.net import netutils
 from ganeti.base.text import audit_chain
-from ganeti.daemons.masterd import audit, cluster_facts, journal_state, sessions
+from ganeti.daemons.masterd import (
+    audit,
+    cluster_facts,
+    events,
+    journal_state,
+    sessions,
+)
 from ganeti.daemons.masterd.duties.cluster_address import ClusterAddress
 from ganeti.daemons.masterd.duties.refused_terms import TermResets, Waits, WatchedRunner
 from ganeti.daemons.masterd.maintenance_state import Keeper
@@ -411,6 +417,11 @@ class MasterDeps(mcpu.EngineDeps):
             self.paths.data(audit_chain.HEAD_NAME),
             self.clock,
         )
+
+    @functools.cached_property
+    def events(self) -> events.Feed:
+        """The feed of events."""
+        return events.Feed(self.store, self.clock)
 
     @functools.cached_property
     def term_resets(self) -> TermResets:

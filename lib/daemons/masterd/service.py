@@ -18,6 +18,7 @@ from ganeti.daemons.masterd.methods import (
     automatons,
     balancing,
     calls,
+    events,
     jobs,
     node_deaths,
     queries,
@@ -213,6 +214,7 @@ _RAPI: Final = "ganeti-rapi"
 METHOD_MODULES: Final = (
     automatons,
     balancing,
+    events,
     jobs,
     node_deaths,
     queries,
@@ -233,7 +235,7 @@ class Service:
             [deps.paths.query_socket, deps.paths.master_socket],
             clock=deps.clock,
             limits=Limits(connections=connection_limit()),
-            waiting_methods=jobs.WAITING,
+            waiting_methods=jobs.WAITING | events.WAITING,
             restricted=self._remote_socket(),
         )
         self._server.warning = deps.store.exposure
@@ -296,6 +298,7 @@ class Service:
         self._rights.stop()
         self.deps.address.stop()
         self.deps.term_resets.stop()
+        self.deps.events.stop()
         have_ended = self.deps.queue.stop(opcodes_s)
         self._server.stop()
         self.deps.quick.shutdown(wait=True, cancel_futures=True)

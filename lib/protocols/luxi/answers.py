@@ -232,6 +232,7 @@ _FORMS: Final[Mapping[str, _Form]] = {
         "[true, job id] or [false, text] per job",
         _is_submitted,
     ),
+    "WaitForEvents": _object("position", "lost", "events"),
     "WaitForJobChange": _Form("values and log entries, or 'nochange'", _is_change),
     "CancelJob": _OUTCOME,
     "ChangeJobPriority": _OUTCOME,

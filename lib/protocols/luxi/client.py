@@ -46,8 +46,8 @@ _LARGE: Final = 1 << 18
 _NOT_REPEATABLE: Final = frozenset(
     {"SubmitJob", "SubmitManyJobs", "SubmitJobToDrainedQueue"}
 )
-#: Methods that wait for jobs as a rule; their callers say so themselves.
-_WAITING: Final = frozenset({"WaitForJobChange", "WaitForJobChanges"})
+#: Methods that wait as a rule; their callers say so themselves.
+_WAITING: Final = frozenset({"WaitForEvents", "WaitForJobChange", "WaitForJobChanges"})
 _RETRY_CONNECT: Final = frozenset(
     {errno.ENOENT, errno.ECONNREFUSED, errno.EAGAIN, errno.EWOULDBLOCK}
 )

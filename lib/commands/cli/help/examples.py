@@ -70,6 +70,10 @@ gnt-cluster journal --instance web1.example.com
     show why an instance was restarted, repaired or left alone
 gnt-cluster journal --follow
     watch the decisions
+gnt-cluster monitor
+    print every change, job and decision as it happens
+gnt-cluster monitor --type job,node-death --json
+    the same of jobs and silent nodes, for a program
 gnt-cluster audit -n 20
     show the newest changes and who made them
 gnt-cluster audit --verify

@@ -45,6 +45,7 @@ OURS = {
     "RevokeSessions",
     "ThawAutomation",
     "UseSession",
+    "WaitForEvents",
     "WaitForJobChanges",
 }
 ROWS = {row["method"]: row for row in SPEC["methods"]}

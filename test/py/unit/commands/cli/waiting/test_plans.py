@@ -294,6 +294,7 @@ WITHOUT = {
         "gnt-cluster list-tags",
         "gnt-cluster lost-changes",
         "gnt-cluster master-ping",
+        "gnt-cluster monitor",
         "gnt-cluster search-tags",
         "gnt-cluster status",
         "gnt-cluster show-ispecs-cmd",
