@@ -20,6 +20,7 @@ from ganeti.daemons.rapi import (
     application,
     authentication,
     document,
+    events,
     pool,
     sessions,
     waits,
@@ -96,7 +97,9 @@ class Rapi:
         connections: pool.Pool,
         waiting: waits.Waits,
         known_sessions: sessions.Sessions,
+        streams: events.Events,
     ) -> None:
+        self._streams = streams
         self._http = http
         self._sessions = known_sessions
         self._followed = followed
@@ -107,6 +110,7 @@ class Rapi:
         """Finish the running requests, and end."""
         self._followed.stop()
         self._sessions.stop()
+        self._streams.close()
         self._waits.stop_soon()
         if not self._http.parking.wait_until_empty(_STOP_WAITS_S):
             _log.warning("ending with waits for jobs")
@@ -212,7 +216,7 @@ def _files(options: argparse.Namespace, paths: Paths) -> tuple[str, str]:
 
 
 def lane_plan(max_clients: int) -> admission.Plan:
-    """Return the lanes: waits for jobs never take the threads of other requests.
+    """Return the lanes: waits and streams never take the threads of other requests.
 
     A wait needs a thread only when it begins and ends.
     """
@@ -226,7 +230,8 @@ def lane_plan(max_clients: int) -> admission.Plan:
 
     def choose(path: str) -> str:
         is_wait = path.startswith("/2/jobs/") and path.endswith("/wait")
-        return "wait" if is_wait else "ordinary"
+        is_stream = path.partition("?")[0] == "/2/events"
+        return "wait" if is_wait or is_stream else "ordinary"
 
     return admission.Plan([ordinary, waiting], choose)
 
@@ -267,6 +272,9 @@ def start(options: argparse.Namespace, paths: Paths, _control: common.Control) -
     followed = authentication.WatchedUsers(
         paths.data("rapi/users"), authenticator.replace
     )
+    streams = events.Events(
+        SharedClient(connect, clock_), clock_, authenticator.is_present
+    )
     demands = options.require_authentication
     app = application.Application(
         connections,
@@ -280,6 +288,7 @@ def start(options: argparse.Namespace, paths: Paths, _control: common.Control) -
         ),
         document=document.Document(_runner),
         known_sessions=known_sessions,
+        streams=streams,
     )
     http = server.Server(
         (common.bind_address(options, paths), options.port),
@@ -292,7 +301,7 @@ def start(options: argparse.Namespace, paths: Paths, _control: common.Control) -
     port = http.start_serving()
     followed.start()
     _log.info("serving on port %d", port)
-    return Rapi(http, followed, connections, waiting, known_sessions)
+    return Rapi(http, followed, connections, waiting, known_sessions, streams)
 
 
 def _context(options: argparse.Namespace, paths: Paths) -> tls.ReloadedContext:

@@ -23,6 +23,8 @@ from ganeti.base import errors
 from ganeti.base.clock import Clock
 from ganeti.daemons.rapi import (
     access,
+    event_texts,
+    events,
     handlers,
     preconditions,
     request_bodies,
@@ -32,7 +34,14 @@ from ganeti.daemons.rapi import (
 )
 from ganeti.daemons.rapi.authentication import Authenticator, unauthorized
 from ganeti.daemons.rapi.document import made_here
-from ganeti.daemons.rapi.handlers import Answer, Call, Master, Parts, Waiting
+from ganeti.daemons.rapi.handlers import (
+    Answer,
+    Call,
+    Following,
+    Master,
+    Parts,
+    Waiting,
+)
 from ganeti.daemons.rapi.problems import Refused, bad_request, forbidden
 from ganeti.daemons.rapi.users import User
 from ganeti.protocols.http import parking
@@ -109,6 +118,7 @@ class Application:
         requires_authentication: Callable[[], bool] = lambda: False,
         document: Callable[[], bytes] | None = None,
         known_sessions: sessions.Sessions | None = None,
+        streams: events.Events | None = None,
     ) -> None:
         """Prepare to answer.
 
@@ -121,6 +131,7 @@ class Application:
                 called for each of them.
             document: returns the OpenAPI document; by default it is made here.
             known_sessions: ends answers that take long when their session ends.
+            streams: of events.
         """
         self._master = master
         self._authenticator = authenticator
@@ -130,6 +141,7 @@ class Application:
         self._document = document or made_here
         self._held = request_bodies.Held()
         self._sessions = known_sessions
+        self._streams = streams
 
     def __call__(
         self, environ: dict[str, Any], start_response: StartResponse
@@ -153,6 +165,9 @@ class Application:
             status = HTTPStatus.OK
             if isinstance(value, Waiting):
                 self._park(exchange, value)
+                return []
+            if isinstance(value, Following):
+                self._follow(exchange, value)
                 return []
             if isinstance(value, Answer):
                 value, headers, status = value.value, value.headers, value.status
@@ -209,6 +224,21 @@ class Application:
             return self._authenticator.authenticate(header, exchange.address)
         except errors.GenericError as err:
             raise refusal_of(err) from err
+
+    def _follow(self, exchange: _Exchange, following: Following) -> None:
+        """Leave a connection to the streams of events."""
+        streams, user = self._streams, exchange.user
+        if streams is None or user is None:
+            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "there are no events here")
+        # The last event of a browser counts more than the address that it opened.
+        header = exchange.environ.get("HTTP_LAST_EVENT_ID")
+        since = event_texts.since_of(header, "Last-Event-ID") or following.since
+        streams.admit(exchange.who)
+        ticket: parking.Ticket = exchange.environ[parking.KEY]()
+        exchange.is_parked = True
+        wanted = events.Wanted(user, following.kinds, since, exchange.id)
+        streams.start(ticket, wanted, functools.partial(self._watch, exchange))
+        self._note(exchange, HTTPStatus.OK, 0.0)
 
     def _answer(self, exchange: _Exchange) -> Any:
         environ = exchange.environ

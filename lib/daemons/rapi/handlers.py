@@ -16,7 +16,14 @@ import msgspec
 
 from ganeti.base import errors
 from ganeti.base.constants import ecodes, jobqueue
-from ganeti.daemons.rapi import bodies, preconditions, requests, sessions, waits
+from ganeti.daemons.rapi import (
+    bodies,
+    event_texts,
+    preconditions,
+    requests,
+    sessions,
+    waits,
+)
 from ganeti.daemons.rapi.pool import Stream
 from ganeti.daemons.rapi.problems import Refused, bad_request, forbidden
 from ganeti.daemons.rapi.users import User
@@ -109,6 +116,19 @@ class Waiting:
     """
 
     args: list[Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Following:
+    """An answer without an end: events as they happen.
+
+    Attributes:
+        kinds: of events; empty for all.
+        since: position of the last event that the client has, None for the present one.
+    """
+
+    kinds: frozenset[str]
+    since: str | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -467,6 +487,14 @@ def _whose(call: Call) -> str | None:
     """Return whose sessions the user may see, None for those of all users."""
     user = _signed_in(call)
     return None if user.rights.allow_root([call.resource.path]) else user.name
+
+
+@_handler
+def follow_events(call: Call) -> Any:
+    """Return what happens from now on, or from a position on."""
+    args = call.request.args
+    kinds = event_texts.kinds_of(args.get("kinds"))
+    return Following(kinds, event_texts.since_of(args.get("since"), "since"))
 
 
 @_handler

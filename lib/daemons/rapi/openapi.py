@@ -175,7 +175,9 @@ def _operation(resource: Resource) -> dict[str, Any]:
         "responses": {
             "200": {
                 "description": "the number of the job" if resource.job else "success",
-                "content": {_JSON: {"schema": _result(resource)}},
+                "content": {
+                    resource.options.get("media", _JSON): {"schema": _result(resource)}
+                },
             },
             "default": {"$ref": "#/components/responses/Error"},
         },

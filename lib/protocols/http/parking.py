@@ -3,7 +3,8 @@
 An application that gets `KEY` in its environment may call that function and return an
 empty answer. The worker then leaves the connection here. One thread watches all parked
 connections for clients that close them. `Ticket.resume` passes a connection back to a
-worker, which writes the answer and serves the next request of the connection.
+worker, which writes the answer and serves the next request of the connection. An answer
+without an end has a thread of its own, see `Ticket.hand_over`.
 """
 
 import collections
@@ -36,12 +37,25 @@ class Ticket:
         conn: its connection.
         gateway: cheroot's gateway of the request.
         answer: writes the answer; None until there is one.
+        taker: gets the connection instead; see `hand_over`.
     """
 
     _parking: "Parking"
     conn: Any
     gateway: Any
     answer: Answer | None = None
+    taker: Callable[[Any], None] | None = None
+
+    def hand_over(self, take: Callable[[Any], None]) -> None:
+        """Give the connection away once the worker has left it.
+
+        Call it in the application. No answer was begun; nothing else uses the
+        connection any more.
+
+        Args:
+            take: gets the connection in another thread; must not block. It closes it.
+        """
+        self.taker = take
 
     def resume(self, answer: Answer) -> None:
         """Let a worker write the answer; thread-safe, call it once."""
@@ -156,6 +170,11 @@ class Parking:
             _log.exception("a parked request failed")
 
     def _enter(self, ticket: Ticket) -> None:
+        if ticket.taker is not None:
+            self._finish(ticket)
+            ticket.conn.ticket = None
+            ticket.taker(ticket.conn)
+            return
         if ticket.answer is not None:
             self._serve(ticket.conn)
             return

@@ -63,6 +63,23 @@ class ServerSocket(ABC):
     def _write(self, data: memoryview) -> int:
         """Write some of the data; return the number of bytes."""
 
+    @abstractmethod
+    def write_some(self, data: memoryview) -> int:
+        """Write some of the data; return the number of bytes. Never waits.
+
+        What was not written must begin the data of the next call.
+
+        Returns:
+            0 if the peer takes nothing now.
+
+        Raises:
+            OSError: the connection broke.
+        """
+
+    def limit_unsent(self, size: int) -> None:
+        """Have the kernel keep less of what the peer has not taken, in bytes."""
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
+
     @property
     def has_pending(self) -> bool:
         """Return whether there is data to read that the descriptor does not show."""
@@ -183,6 +200,13 @@ class PlainSocket(ServerSocket):
             return None
         except OSError:  # it is broken, or closed
             return b""
+
+    def write_some(self, data: memoryview) -> int:
+        """See `ServerSocket.write_some`."""
+        try:
+            return self._sock.send(data)
+        except BlockingIOError:
+            return 0
 
     def begin_request(self) -> None:
         """See `ServerSocket.begin_request`."""

@@ -260,6 +260,15 @@ class TlsSocket(sockets.ServerSocket):
         except SSL.Error:
             return b""
 
+    def write_some(self, data: memoryview) -> int:
+        """See `ServerSocket.write_some`."""
+        try:
+            return int(self._connection.send(data))
+        except (SSL.WantReadError, SSL.WantWriteError):
+            return 0
+        except SSL.Error as err:
+            raise ConnectionResetError(errno.ECONNRESET, str(err)) from err
+
     @property
     def has_pending(self) -> bool:
         """Return whether data is decrypted that was not read."""

@@ -439,6 +439,32 @@ _SESSIONS: Final = (
     ),
 )
 
+_EVENTS: Final = (
+    reading(
+        "/2/events",
+        "follow what happens, as server-sent events (not in Ganeti)",
+        "follow_events",
+        str,
+        Argument(
+            name="kinds",
+            kind=Kind.NAMES,
+            about="kinds of events with commas between them; all by default",
+        ),
+        model.text(
+            "since",
+            "position of the last event that the client has; by default only later"
+            " events are sent",
+            form={
+                "type": "string",
+                "pattern": r"^[0-9]{1,18}\.[0-9]{1,18}\.[0-9]{1,9}$",
+            },
+        ),
+        luxi="WaitForEvents",
+        access=(WRITE, READ),
+        media="text/event-stream",
+    ),
+)
+
 RESOURCES: Final = (
     *_FIXED,
     *_CLUSTER,
@@ -448,4 +474,5 @@ RESOURCES: Final = (
     *_JOBS,
     *_MAINTENANCE,
     *_SESSIONS,
+    *_EVENTS,
 )

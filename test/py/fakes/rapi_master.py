@@ -215,6 +215,20 @@ class Parked:
         self.chunks = answer(self.start_response)
 
 
+class Streams:
+    """Streams of events that end at once."""
+
+    def admit(self, user):
+        """Admit everybody."""
+
+    def start(self, ticket, wanted):
+        def answer(start):
+            start("200 OK", [("Content-Type", "text/event-stream")])
+            return [json.dumps([wanted.since, sorted(wanted.kinds)]).encode()]
+
+        ticket.resume(answer)
+
+
 class Browser:
     """Sends requests to an application without a server."""
 

@@ -9,7 +9,7 @@ import pytest
 
 from fakes.clocks import FakeClock
 from fakes.fuzz_inputs import NAMES
-from fakes.rapi_master import BODIES, CREATE, Browser, RapiMaster
+from fakes.rapi_master import BODIES, CREATE, Browser, RapiMaster, Streams
 from ganeti.base import errors
 from ganeti.daemons.rapi import handlers, openapi, users
 from ganeti.daemons.rapi.application import Application
@@ -81,7 +81,10 @@ def authenticator(clock):
 
 @pytest.fixture
 def browser(master, authenticator, clock):
-    return Browser(Application(master, authenticator, clock, waiting=Waits(master)))
+    waits, streams = Waits(master), Streams()
+    return Browser(
+        Application(master, authenticator, clock, waiting=waits, streams=streams)
+    )
 
 
 def test_the_openapi_document_is_served_to_anybody_who_may_connect(
@@ -112,7 +115,8 @@ def test_every_resource_answers(browser, master, resource):
         resource.method, uri_of(resource), body_of(resource), **basic("owner")
     )
     assert status == 200, value
-    assert headers["Content-Type"] == "application/json"
+    kind = resource.options.get("media", "application/json")
+    assert headers["Content-Type"] == kind
     if resource.job is not None:
         assert value == 2
         assert {op.op_id() for op in master.jobs[2]} >= {resource.job.op_id}
