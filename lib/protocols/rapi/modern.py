@@ -6,15 +6,18 @@ changes only if the server cannot have received them. Documented in
 doc/rapi-client.rst.
 """
 
+import logging
 import time
-from collections.abc import Callable, Iterator
+import urllib.parse
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, ParamSpec, TypeVar
 
 import msgspec
 import pycurl
 
 from ganeti.protocols.rapi import api as client
-from ganeti.protocols.rapi import names, transport
+from ganeti.protocols.rapi import event_stream, names, transport
+from ganeti.protocols.rapi.event_stream import Event, Position
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -204,6 +207,8 @@ class Cluster:
             timeout=120,
         )
         self._retries = retries
+        self._credentials = credentials
+        self._events_url = f"{transport.base_url(host, port)}/2/events"
         username, password = credentials or (None, None)
         self.api = client.GanetiRapiClient(
             host, port, username, password, curl_config_fn=self._configure
@@ -305,6 +310,43 @@ class Cluster:
     def node(self, name: str) -> Node:
         """Return a node."""
         return _value(self.read(self.api.GetNode, name), Node)
+
+    def events(
+        self, *, kinds: Iterable[str] = (), since: str | None = None
+    ) -> Iterator[Event | Position]:
+        """Yield what happens in the cluster, without an end.
+
+        The first value is a `Position`: what is read after it is not older than that. A
+        connection that breaks is made again, and no event is missed, unless a further
+        `Position` says so: it is ``lost`` after a failover or restart of the master.
+
+        Args:
+            kinds: such as ``job``; by default all.
+            since: position of the last event that the caller has.
+
+        Raises:
+            GanetiApiError: the server refused it, or could not be reached again.
+        """
+        url = self._events_url
+        if words := ",".join(kinds):
+            url += f"?{urllib.parse.urlencode({'kinds': words})}"
+        failures = 0
+        while True:
+            curl = transport.new_handle(
+                self._configure, None, logging, self._credentials
+            )
+            try:
+                for block in event_stream.follow(curl, url, since):
+                    since, failures = block.id or since, 0
+                    value = event_stream.value_of(block)
+                    if value is not None:
+                        yield value
+            except client.GanetiApiError as err:
+                failures += 1
+                is_passing = err.code in {*_PASSING, pycurl.E_OPERATION_TIMEDOUT}
+                if not is_passing or failures > self._retries:
+                    raise
+            time.sleep(_BACKOFF_S * 2**failures)
 
 
 def _value(raw: Any, kind: type[T]) -> T:

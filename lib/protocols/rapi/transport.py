@@ -174,15 +174,19 @@ def perform(curl: Any, method: str, url: str, content: bytes) -> tuple[int, byte
     try:
         curl.perform()
     except pycurl.error as err:
-        code, text = int(err.args[0]), str(err.args[1])
-        if code in _CERTIFICATE_ERRORS:
-            raise CertificateError(f"SSL certificate error: {text}", code=code) from err
-        raise GanetiApiError(text, code=code) from err
+        raise error_of(int(err.args[0]), str(err.args[1])) from err
     finally:
         # The handle keeps references to both otherwise.
         curl.setopt(pycurl.POSTFIELDS, b"")
         curl.setopt(pycurl.WRITEFUNCTION, lambda _part: None)
     return curl.getinfo(pycurl.RESPONSE_CODE), answer.getvalue()
+
+
+def error_of(code: int, text: str) -> GanetiApiError:
+    """Return the error for a number and text of the library."""
+    if code in _CERTIFICATE_ERRORS:
+        return CertificateError(f"SSL certificate error: {text}", code=code)
+    return GanetiApiError(text, code=code)
 
 
 def result_of(status: int, answer: bytes) -> Any:
@@ -206,6 +210,11 @@ def result_of(status: int, answer: bytes) -> Any:
     else:
         message = answer.decode(errors="replace")[:1000] or f"status {status}"
     raise GanetiApiError(message, code=status)
+
+
+def base_url(host: str, port: int) -> str:
+    """Return the beginning of all URLs of a server."""
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
 
 
 #: Query arguments: names and values, in their order.
@@ -265,8 +274,7 @@ class Base:
         """
         self._host, self._port = host, port
         self._logger = logger
-        address = f"[{host}]" if ":" in host else host
-        self._base_url = f"https://{address}:{port}"
+        self._base_url = base_url(host, port)
         if username is not None and password is None:
             raise Error("Password not specified")
         if password is not None and username is None:

@@ -86,6 +86,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             "body": json.loads(content) if content else None,
             "type": self.headers.get("Content-Type"),
             "authorization": self.headers.get("Authorization"),
+            "last_event": self.headers.get("Last-Event-ID"),
         }
         recorder.requests.append(request)
         answer = recorder.answer(request)

@@ -89,9 +89,10 @@ def test_the_stub_is_current():
     assert is_current, f"{script['STUB']}: run autotools/make-rapi-stub"
 
 
-def test_the_client_loads_nothing_of_the_server():
+@pytest.mark.parametrize("name", ["client", "modern"])
+def test_the_client_loads_nothing_of_the_server(name):
     text = (
-        "import sys; import ganeti.rapi.client;"
+        f"import sys; import ganeti.rapi.{name};"
         "print({name.split('.')[1] for name in sys.modules if name[:7] == 'ganeti.'})"
     )
     done = subprocess.run(
