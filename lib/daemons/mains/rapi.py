@@ -6,6 +6,7 @@ import os
 import stat
 import sys
 import threading
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from OpenSSL import SSL
@@ -93,24 +94,20 @@ class Rapi:
     def __init__(
         self,
         http: server.Server,
-        followed: authentication.WatchedUsers,
         connections: pool.Pool,
         waiting: waits.Waits,
-        known_sessions: sessions.Sessions,
-        streams: events.Events,
+        ends: Sequence[Callable[[], None]],
     ) -> None:
-        self._streams = streams
+        """Prepare; ``ends`` are called first at the end."""
         self._http = http
-        self._sessions = known_sessions
-        self._followed = followed
         self._connections = connections
         self._waits = waiting
+        self._ends = ends
 
     def stop(self) -> None:
         """Finish the running requests, and end."""
-        self._followed.stop()
-        self._sessions.stop()
-        self._streams.close()
+        for end in self._ends:
+            end()
         self._waits.stop_soon()
         if not self._http.parking.wait_until_empty(_STOP_WAITS_S):
             _log.warning("ending with waits for jobs")
@@ -301,7 +298,8 @@ def start(options: argparse.Namespace, paths: Paths, _control: common.Control) -
     port = http.start_serving()
     followed.start()
     _log.info("serving on port %d", port)
-    return Rapi(http, followed, connections, waiting, known_sessions, streams)
+    ends = [followed.stop, known_sessions.stop, streams.close]
+    return Rapi(http, connections, waiting, ends)
 
 
 def _context(options: argparse.Namespace, paths: Paths) -> tls.ReloadedContext:
