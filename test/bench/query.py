@@ -1,9 +1,15 @@
-"""Time of a list of many instances inside the master daemon: answer and encoding."""
+"""Time of a list of many instances inside the master daemon: answer and encoding.
+
+Then processor time of pages of it, and of searches: p50 and p95, also after changes.
+"""
 
 import argparse
+import functools
+import gc
 import json
 import sys
 import time
+import tracemalloc
 
 import msgspec
 
@@ -75,6 +81,93 @@ def measure(what, run):
     print(f"{what:45} {best * 1000:8.1f} ms")
 
 
+def percentiles(what, run, change=lambda: None, times=40):
+    """Print median and p95 of the processor time of some runs, each after a change."""
+    took = []
+    for _ in range(times):
+        change()
+        start = time.process_time()
+        run()
+        took.append((time.process_time() - start) * 1000)
+    took.sort()
+    p50, p95 = took[times // 2], took[int(times * 0.95)]
+    print(f"{what:45} {p50:8.1f} ms p50 {p95:8.1f} ms p95")
+
+
+class Changing:
+    """A cluster whose records change, and pages and searches of it."""
+
+    def __init__(self, snapshot):
+        self.snapshot, self.step = snapshot, 0
+        self.nodes = Nodes(snapshot)
+        self.orders, self.index = query.Orders(), query.SearchIndex()
+
+    def change(self):
+        """Change one instance."""
+        self.step += 1
+        record = self.snapshot.instances[f"inst-{self.step * 97 % 1000}"]
+        record = record.replace(
+            tags=(f"step{self.step}",), primary_node=f"node-{self.step % 100}"
+        )
+        update = objects.Update("instances", record.uuid, record)
+        self.snapshot = self.nodes.snapshot = self.snapshot.apply([update])
+
+    def page(self, fields, qfilter=None, **wanted):
+        """Return the page in the middle, after 100 rows."""
+        ask = functools.partial(
+            query.page, Sources(self.snapshot, self.nodes), "instance"
+        )
+        first = ask(fields, qfilter, query.Wanted(**wanted), orders=self.orders)
+        wanted["cursor"] = first.next or ""
+        return lambda: query.page(
+            Sources(self.snapshot, self.nodes),
+            "instance",
+            fields,
+            qfilter,
+            query.Wanted(**wanted),
+            orders=self.orders,
+        )
+
+    def find(self, text):
+        """Search all kinds."""
+        return self.index.find(Sources(self.snapshot), text, (), 20)
+
+
+def measure_pages(snapshot):
+    """Measure pages of 100, and searches."""
+    live = Changing(snapshot)
+    status = [*FIELDS, "status", "oper_ram"]
+    pattern, running = ["=~", "name", "7.*1"], ["=", "status", "running"]
+    for what, run in (
+        ("page by name, with status", live.page(status)),
+        ("page by name, with status and count", live.page(status, count=True)),
+        ("page by primary node", live.page(FIELDS, sort="-pnode")),
+        ("page of a filter on names, counted", live.page(FIELDS, pattern, count=True)),
+        ("page of a filter on status", live.page(FIELDS, running)),
+    ):
+        percentiles(what, run)
+        percentiles(f"{what}, changed", run, live.change)
+    for text in ("inst777", "inst", "example", "step", "nothing at all"):
+        percentiles(f"search {text!r}", lambda text=text: live.find(text))
+        percentiles(
+            f"search {text!r}, changed", lambda text=text: live.find(text), live.change
+        )
+
+
+def measure_memory(snapshot):
+    """Print the memory of the index and of an order, as the allocator counts it."""
+    for what, fill in (
+        ("texts for searches", lambda live: live.find("x")),
+        ("an order", lambda live: live.page(FIELDS, sort="pnode")),
+    ):
+        live = Changing(snapshot)
+        tracemalloc.start()
+        fill(live)
+        gc.collect()
+        print(f"memory of {what}: {tracemalloc.get_traced_memory()[0] / 2**20:.1f} MiB")
+        tracemalloc.stop()
+
+
 def main():
     """Measure."""
     parser = argparse.ArgumentParser("test/bench/run query", description=__doc__)
@@ -110,6 +203,8 @@ def main():
         f"all {len(every)} configuration fields",
         lambda: query.query(sources, "instance", every, None),
     )
+    measure_pages(snapshot)
+    measure_memory(snapshot)
 
 
 if __name__ == "__main__":

@@ -573,7 +573,17 @@ ZEROING_IMAGE: Final = option(
 PLANNED: Final = (PLAN, PLAN_JSON)
 JOB: Final = (SUBMIT, PRINT_JOBID, PRIORITY, *PLANNED)
 TABLE: Final = (NO_HEADERS, SEPARATOR, COLOR)
-QUERY: Final = (OUTPUT, VERBOSE)
+QUERY: Final = (
+    OUTPUT,
+    VERBOSE,
+    option(
+        "--sort",
+        "sort by this field; with - before it in descending order, as --sort=-mtime",
+        "string",
+        field=None,
+    ),
+    option("--limit", "list at most this number of objects", "int", field=None),
+)
 SELECTION: Final = (
     ALL_INSTANCES,
     INSTANCE,

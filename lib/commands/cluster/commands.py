@@ -13,7 +13,7 @@ from ganeti.base.text.units import parse_duration
 from ganeti.commands.cli import prompts
 from ganeti.commands.cli.app import CliError
 from ganeti.commands.cli.context import CommandContext
-from ganeti.commands.cli.output import listing
+from ganeti.commands.cli.output import listing, table
 from ganeti.commands.cli.waiting import jobs, operation, plans, submission
 
 _LINES: Final = (
@@ -153,6 +153,24 @@ def redist_conf(ctx: CommandContext) -> int:
         ops = [jobs.with_generic(ctx, request)]
         return submission.run_job(ctx, ops, drained=True).code
     return submission.submit_or_run(ctx, request).code
+
+
+_MATCH: Final = ("kind", "name", "match", "field", "value")
+
+
+def search(ctx: CommandContext) -> int:
+    """Print the objects that match a text, the best first, and why they do."""
+    rows = ctx.call("Search", ctx.args[0], ctx.opts.limit)
+    if ctx.opts.json:
+        listing.print_json(ctx, rows)
+    elif rows:
+        listing.print_table(
+            ctx,
+            [table.Column(key.capitalize()) for key in _MATCH],
+            [[row[key] for key in _MATCH] for row in rows],
+            pad_header=False,
+        )
+    return exitcodes.EXIT_SUCCESS if rows else exitcodes.EXIT_FAILURE
 
 
 def search_tags(ctx: CommandContext) -> int:

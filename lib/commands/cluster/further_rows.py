@@ -353,3 +353,16 @@ RENEW_CRYPTO: Final = Command(
     opcodes=("OP_CLUSTER_RENEW_CRYPTO",),
     exits=((1, "conflicting options, unreadable PEM, declined or failure"),),
 )
+
+SEARCH: Final = Command(
+    "search",
+    "find objects by name, UUID, tag, address, operating system or job id",
+    arguments=(Argument("unknown", name="text"),),
+    options=(
+        option("--limit", "list at most this number of objects", "int", default=20),
+        *o.TABLE,
+        o.JSON,
+    ),
+    run="commands.cluster.commands:search",
+    exits=((0, "match found"), (1, "no match")),
+)

@@ -18,6 +18,7 @@ from ganeti.commands.cluster.further_rows import (
     MONITOR,
     NODE_DEATH,
     RENEW_CRYPTO,
+    SEARCH,
     SESSIONS,
     SIMULATE,
     STATUS,
@@ -563,6 +564,7 @@ COMMANDS: Final = (
         opcodes=("OP_CLUSTER_REPAIR_DISK_SIZES",),
     ),
     RESTORE_STORE,
+    SEARCH,
     Command(
         "search-tags",
         "search tags of all objects by regular expression (unanchored)",

@@ -51,6 +51,10 @@ class QueueJobs:
         """Return all live jobs."""
         return self._queue.jobs(with_logs=with_logs)
 
+    def ids(self) -> list[int]:
+        """Return the ids of all live jobs, sorted."""
+        return self._queue.live_ids()
+
     def archived_jobs(self) -> Iterator[jqueue.Job]:
         """Yield all archived jobs."""
         for job_id in self._queue.archived_ids():

@@ -40,7 +40,7 @@ from ganeti.protocols.rpc.base import Arguments, Runner
 from ganeti.protocols.rpc.procedure import Result
 from ganeti.store import CopyState
 
-#: Characters of the error of a job.
+#: Characters of the error of a job or node, and of a note.
 _SHOWN: Final = 200
 #: Statuses that are findings per instance; the others are findings about its node.
 _ODD: Final = frozenset({INSTST_ERRORDOWN, INSTST_ERRORUP, INSTST_WRONGNODE})
@@ -78,7 +78,7 @@ def nodes(snapshot: Snapshot, answers: Answers) -> Iterator[NodeFact]:
         elif answer.failed:
             yield msgspec.structs.replace(
                 fact,
-                problem=answer.fail_msg or "no answer",
+                problem=(answer.fail_msg or "no answer")[:_SHOWN],
                 is_silent=answer.is_silent or answer.is_lost,
                 is_refusing=answer.refused,
             )
@@ -233,7 +233,7 @@ def incidents(snapshot: Snapshot, known: Sequence[Incident]) -> Iterator[Inciden
     """Yield the open incidents of maintenance."""
     for incident in known:
         if not incident.state.is_final:
-            note = f": {incident.note}" if incident.note else ""
+            note = f": {incident.note[:_SHOWN]}" if incident.note else ""
             yield IncidentFact(
                 uuid=incident.uuid,
                 node=node_name(snapshot, incident.node),

@@ -301,6 +301,8 @@ class MasterDeps(mcpu.EngineDeps):
         threads: (number, name) -> threads for the parts of one piece of work.
         call_times: durations of calls of nodes.
         lists: texts of lists of objects, of which later answers use parts.
+        orders: sorted rows of lists, for later pages.
+        search_index: texts of objects, for later searches.
         shared_answers: answers that clients who ask together share.
         server_reacts: (address, port) -> whether a server there sends something.
     """
@@ -327,6 +329,10 @@ class MasterDeps(mcpu.EngineDeps):
     threads: Callable[[int, str], Executor] = ThreadPoolExecutor
     call_times: CallTimes = dataclasses.field(default_factory=CallTimes)
     lists: query.EncodedLists = dataclasses.field(default_factory=query.EncodedLists)
+    orders: query.Orders = dataclasses.field(default_factory=query.Orders)
+    search_index: query.SearchIndex = dataclasses.field(
+        default_factory=query.SearchIndex
+    )
     shared_answers: SharedAnswers = dataclasses.field(default_factory=SharedAnswers)
     server_reacts: Callable[[str, int], bool] = dataclasses.field(
         default=functools.partial(netutils.server_reacts, timeout_s=_REACTION_S)

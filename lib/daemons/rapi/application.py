@@ -308,6 +308,7 @@ class Application:
                     if self._sessions is None
                     else self._sessions.times
                 ),
+                may_read=lambda path: _may_read(exchange.user, path),
             )
             condition = _condition(exchange, resource)
             if resource.job is not None:
@@ -415,6 +416,17 @@ def _unless_known(exchange: _Exchange, answer: Any) -> Any:
     if header is None or tag is None or not preconditions.is_known(header, tag):
         return answer
     return Answer(None, answer.headers, HTTPStatus.NOT_MODIFIED)
+
+
+def _may_read(user: User | None, path: str) -> bool:
+    """Return whether a user, or anybody without one, may read a path."""
+    actual = resources.find(path)
+    resource = actual.methods.get("GET") if actual is not None else None
+    if resource is None:
+        return False
+    if user is None:
+        return not resource.access
+    return user.rights.allow(resource, [path])
 
 
 def _permitted(

@@ -19,6 +19,7 @@ from ganeti.base.constants import ecodes, jobqueue
 from ganeti.daemons.rapi import (
     bodies,
     event_texts,
+    pages,
     preconditions,
     requests,
     sessions,
@@ -82,6 +83,7 @@ class Call:
         user: who asks, None for an anonymous request.
         address: of the client.
         session_times: how long new sessions last.
+        may_read: whether the user may read a path.
     """
 
     resource: Resource
@@ -91,6 +93,7 @@ class Call:
     user: User | None = None
     address: str = ""
     session_times: sessions.Times = sessions.DEFAULT_TIMES
+    may_read: Callable[[str], bool] = lambda _path: False
 
     @property
     def name(self) -> str:
@@ -191,8 +194,11 @@ def _name_parts(
 
 @_handler
 def list_objects(call: Call) -> Any:
-    """Return all objects of a kind: names and URIs, or whole objects."""
+    """Return all objects of a kind: names and URIs, whole objects, or a page."""
     options = call.resource.options
+    if pages.are_wanted(call.request.args):
+        args, ask = call.request.args, call.master.call
+        return pages.page_of(options, args, ask, call.may_read)
     kind, key = options["kind"], options["key"]
     if not call.request.args.get("bulk", False):
         actual = call.master.call(_OBJECTS, _arguments(call, kind, [], [key]))
@@ -351,6 +357,12 @@ def _result_of(master: Master, job_id: int) -> Any:
         known_error = errors.decode(results[0]) if results else None
         raise known_error or errors.OpExecError(f"job {job_id} ended as {status}")
     return results[0]
+
+
+@_handler
+def search(call: Call) -> Any:
+    """Return the objects that match a text and that the user may read."""
+    return pages.matches(call.request.args, call.master.call, call.may_read)
 
 
 @_handler

@@ -85,6 +85,21 @@ _TAG: Final[Schema] = {
 }
 #: Functions whose answers have a tag.
 _TAGGED: Final = frozenset({"cluster_info", "get_object"})
+_PAGE: Final[Schema] = {
+    "type": "object",
+    "properties": {
+        "items": {"type": "array", "items": {"type": "object"}},
+        "next": {
+            "type": ["string", "null"],
+            "description": "cursor of the next page; null after the last one",
+        },
+        "count": {
+            "type": ["integer", "null"],
+            "description": "objects of all pages, null without count=1",
+        },
+    },
+    "required": ["items", "next", "count"],
+}
 _FORTHCOMING: Final = ["forthcoming"]
 _DEPENDS: Final = "jobs that must end first, and how they may end"
 #: Result of resources whose type says less than the schema can; by name of function.
@@ -153,6 +168,7 @@ def _components() -> dict[str, Schema]:
         "Conflict": _CONFLICT,
         "Error": _ERROR,
         "JobChange": _CHANGE,
+        "Page": _PAGE,
         "Plan": _plans(),
         "QueryResponse": schemas.of_type(ht.QueryResponse),
         "QueryFieldsResponse": schemas.of_type(ht.QueryFieldsResponse),
@@ -290,10 +306,12 @@ def _result(resource: Resource) -> Schema:
             "required": [shown, "uri"],
         }
         return {
-            "description": "names with their paths; with bulk=1 whole objects",
+            "description": "names with their paths; with bulk=1 whole objects; with"
+            " limit, cursor, sort, filter, fields or count a page",
             "anyOf": [
                 {"type": "array", "items": short},
                 {"type": "array", "items": _reference(name)},
+                _reference("Page"),
             ],
         }
     schema = schemas.of_type(resource.result)

@@ -531,6 +531,12 @@ class JobQueue:
         """
         return _present_jobs(self._core, since, most)
 
+    def live_ids(self) -> list[int]:
+        """Return the ids of all live jobs, sorted."""
+        core = self._core
+        with core.lock:
+            return sorted(core.live.keys() | core.ended.keys())
+
     def archived_ids(self) -> list[int]:
         """Return the ids of all archived jobs, sorted."""
         keys = (key for key, _data in self._core.store.scan(ARCHIVE))

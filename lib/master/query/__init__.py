@@ -2,7 +2,7 @@
 
 A field is one row of a table: name, title, kind, text, its getter, and the live data
 that it needs. `query` answers; `describe` lists fields; `legacy` is the older
-form, and `objects` the one of the remote API.
+form, and `objects` the one of the remote API. `page` answers with a part of a list.
 Queries change nothing. The protocols of queries do not belong here.
 """
 
@@ -19,6 +19,8 @@ from ganeti.master.query.engine import (
 from ganeti.master.query.instance_live import instance_status
 from ganeti.master.query.jobs import job_values, parse_job_id
 from ganeti.master.query.model import ClusterFacts, Jobs, Sources
+from ganeti.master.query.pages import Orders, Wanted, page
+from ganeti.master.query.search import SearchIndex
 
 __all__ = [
     "RESOURCES",
@@ -26,13 +28,17 @@ __all__ = [
     "ClusterFacts",
     "EncodedLists",
     "Jobs",
+    "Orders",
+    "SearchIndex",
     "Sources",
+    "Wanted",
     "asks_nodes",
     "describe",
     "instance_status",
     "job_values",
     "legacy",
     "objects",
+    "page",
     "parse_job_id",
     "query",
 ]

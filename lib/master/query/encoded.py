@@ -17,6 +17,7 @@ import msgspec
 
 from ganeti.master.query.model import Getter, QueryContext, Resource
 from ganeti.model.objects import Instance
+from ganeti.protocols.rapi.row_parts import object_of
 
 #: Tables on which the members of every row may depend. Instances and disks are not
 #: among them: those of a row are compared one by one.
@@ -26,25 +27,8 @@ _RESOURCES: Final = frozenset({"instance"})
 #: Lists of fields that are kept, and the most bytes of each.
 _MAX_LISTS: Final = 2
 _MAX_BYTES: Final = 32 * 1024 * 1024
-#: The member that has a further, older name of one of its values.
-_BEPARAMS: Final = "beparams"
 
 _encode: Final = msgspec.json.Encoder().encode
-
-
-def with_memory(beparams: Any) -> Any:
-    """Return backend parameters with ``memory``, the older name of ``maxmem``."""
-    if not isinstance(beparams, dict) or "maxmem" not in beparams:
-        return beparams
-    return {**beparams, "memory": beparams["maxmem"]}
-
-
-def object_of(names: Sequence[str], values: Iterable[Any]) -> dict[str, Any]:
-    """Return one object by the names of its members."""
-    actual = dict(zip(names, values, strict=True))
-    if _BEPARAMS in actual:
-        actual[_BEPARAMS] = with_memory(actual[_BEPARAMS])
-    return actual
 
 
 def objects_text(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:

@@ -223,7 +223,8 @@ def resource_of(name: str) -> Resource:
     return resource
 
 
-def _definition(resource: Resource, name: str) -> FieldDefinition:
+def definition(resource: Resource, name: str) -> FieldDefinition:
+    """Return the description of a field, also of an unknown one."""
     field = resource.fields.get(name)
     if field is None:
         return {"name": name, "title": name, "kind": constants.QFT_UNKNOWN, "doc": ""}
@@ -239,7 +240,7 @@ def describe(what: str, names: Sequence[str] | None) -> list[FieldDefinition]:
     """Return the definitions of the named fields, or of all in natural order."""
     resource = resource_of(what)
     return [
-        _definition(resource, name)
+        definition(resource, name)
         for name in names or nicesort.nice_names(resource.fields)
     ]
 
@@ -262,7 +263,7 @@ def asks_nodes(what: str, names: Iterable[str], qfilter: Any) -> bool:
     """Return whether a query has to wait for nodes."""
     resource = resource_of(what)
     fields = qlang.fields_of(qfilter) | frozenset(names)
-    return what in _FROM_NODES or bool(_live_needs(resource, fields))
+    return what in _FROM_NODES or bool(live_needs(resource, fields))
 
 
 def query(sources: Sources, what: str, names: Sequence[str], qfilter: Any) -> Answer:
@@ -281,10 +282,10 @@ def query(sources: Sources, what: str, names: Sequence[str], qfilter: Any) -> An
     resource = resource_of(what)
     context = QueryContext(sources, qlang.fields_of(qfilter) | frozenset(names))
     rows = _select(resource, context, qfilter)
-    rows = _load(resource, context, rows, names, qfilter)
+    rows = load(resource, context, rows, names, qfilter)
     return Answer(
-        [_definition(resource, name) for name in names],
-        _cells(resource, context, names, rows),
+        [definition(resource, name) for name in names],
+        cells(resource, context, names, rows),
     )
 
 
@@ -293,14 +294,14 @@ def _select(resource: Resource, context: QueryContext, qfilter: Any) -> Sequence
     asked = qlang.requested_names(qfilter, resource.name_field)
     # Checked before any row exists, so a wrong filter is refused on an empty cluster
     # too.
-    fits = _predicate(resource, context, qfilter, live=False)
+    fits = predicate(resource, context, qfilter, live=False)
     rows = resource.rows(context, asked)
     if qfilter is None:
         return rows
     return [row for row in rows if fits(row) is not False]
 
 
-def _load(
+def load(
     resource: Resource,
     context: QueryContext,
     rows: Sequence[Any],
@@ -308,23 +309,30 @@ def _load(
     qfilter: Any,
 ) -> Sequence[Any]:
     """Fetch the live data that fields and filter need; return the matching rows."""
-    in_filter = _live_needs(resource, qlang.fields_of(qfilter))
-    for need in sorted(in_filter | _live_needs(resource, names)):
+    in_filter = live_needs(resource, qlang.fields_of(qfilter))
+    for need in sorted(in_filter | live_needs(resource, names)):
         context.live[need] = resource.fetch[need](context, rows)
     if not in_filter:
         return rows
-    fits = _predicate(resource, context, qfilter, live=True)
+    fits = predicate(resource, context, qfilter, live=True)
     return [row for row in rows if fits(row)]
 
 
-def _live_needs(resource: Resource, names: Iterable[str]) -> set[str]:
+def live_needs(resource: Resource, names: Iterable[str]) -> set[str]:
+    """Return the names of the live data that some fields need."""
     fields = (resource.fields.get(name) for name in names)
     return {field.live for field in fields if field is not None and field.live}
 
 
-def _predicate(
+def predicate(
     resource: Resource, context: QueryContext, qfilter: Any, *, live: bool
 ) -> qlang.Predicate:
+    """Return the function of a filter; without live data some results are None.
+
+    Raises:
+        ParameterError: the filter does not fit the fields.
+    """
+
     def resolve(name: str) -> qlang.Leaf:
         field = resource.fields.get(name)
         if field is None:
@@ -357,7 +365,7 @@ def _unknown_field(resource: Resource, name: str) -> str:
     return f"{text}, see {program} list-fields"
 
 
-def _cells(
+def cells(
     resource: Resource, context: QueryContext, names: Sequence[str], rows: Sequence[Any]
 ) -> list[list[Cell]]:
     """Return a cell per row and name; computed by column, as many columns are cheap."""
@@ -394,7 +402,7 @@ def legacy(
     resource = _resource_with(what, names)
     context = QueryContext(sources, frozenset(names))
     rows = _legacy_rows(resource, context, identifiers)
-    rows = _load(resource, context, rows, names, None)
+    rows = load(resource, context, rows, names, None)
     getters = resource.getters(context, names)
     return [[get(row)[1] for get in getters] for row in rows]
 
@@ -427,7 +435,7 @@ def objects(
         return encoded.objects_text(names, legacy(sources, what, identifiers, names))
     context = QueryContext(sources, frozenset(names))
     rows = lists.rows(resource, context)
-    _load(resource, context, rows, names, None)
+    load(resource, context, rows, names, None)
     return lists.text(resource, context, names, rows)
 
 

@@ -16,6 +16,7 @@ from ganeti.master.query.model import (
     Cell,
     Field,
     Getter,
+    Jobs,
     QueryContext,
     Resource,
     Sources,
@@ -164,11 +165,7 @@ def parse_job_id(value: Any) -> int:
 
 
 def _job_rows(context: QueryContext, names: Sequence[Any] | None) -> list[_Row]:
-    source = context.sources.jobs
-    if source is None:
-        raise errors.OpPrereqError(
-            "jobs cannot be queried: there is no job queue", ecodes.ECODE_STATE
-        )
+    source = _source(context)
     if names is not None:
         ids = [parse_job_id(name) for name in names]
         return [_Row(job_id, source.job(job_id)) for job_id in ids]
@@ -176,6 +173,31 @@ def _job_rows(context: QueryContext, names: Sequence[Any] | None) -> list[_Row]:
     if "archived" in context.asked:
         jobs += source.archived_jobs()
     return [_Row(job.id, job) for job in sorted(jobs, key=lambda job: job.id)]
+
+
+def _source(context: QueryContext) -> Jobs:
+    """Return the job queue.
+
+    Raises:
+        OpPrereqError: there is none.
+    """
+    source = context.sources.jobs
+    if source is None:
+        raise errors.OpPrereqError(
+            "jobs cannot be queried: there is no job queue", ecodes.ECODE_STATE
+        )
+    return source
+
+
+def rows_without_jobs(context: QueryContext) -> list[_Row]:
+    """Return a row with the id alone per live job, for `with_jobs`."""
+    return [_Row(job_id, None) for job_id in _source(context).ids()]
+
+
+def with_jobs(context: QueryContext, rows: Sequence[_Row]) -> list[_Row]:
+    """Return rows with their jobs, without those that are gone by now."""
+    known = _job_rows(context, [row.id for row in rows])
+    return [row for row in known if row.job is not None]
 
 
 JOB: Final = Resource(query.QR_JOB, "id", _JOB_FIELDS, _job_rows)

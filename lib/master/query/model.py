@@ -49,6 +49,9 @@ class Jobs(Protocol):
     def jobs(self, *, with_logs: bool = True) -> Iterable["jqueue.Job"]:
         """Return the live jobs; their logs may be left out."""
 
+    def ids(self) -> Sequence[int]:
+        """Return the ids of the live jobs, sorted."""
+
     def archived_jobs(self) -> Iterable["jqueue.Job"]:
         """Return the archived jobs."""
 
@@ -329,6 +332,11 @@ def by_name(*groups: Iterable[Field]) -> dict[str, Field]:
     return result
 
 
+def _natural_order(record: Any) -> tuple[Any, ...]:
+    """Return the key of a record; ``a1`` and ``a01`` differ in their names alone."""
+    return nicesort.key(record.name), record.name, record.uuid
+
+
 def rows_by_name(
     table: str,
 ) -> Callable[[QueryContext, Sequence[Any] | None], Sequence[Any]]:
@@ -350,9 +358,7 @@ def rows_by_name(
             if of_names is not by_name or len(by_name) != len(records):
                 order = [
                     record.uuid
-                    for record in nicesort.nice_sorted(
-                        records.values(), lambda record: record.name
-                    )
+                    for record in sorted(records.values(), key=_natural_order)
                 ]
                 kept = by_name, order
             return [records[uuid] for uuid in order]

@@ -56,6 +56,18 @@ def _is_table(answer: Any, args: Sequence[Any]) -> bool:
     )
 
 
+def _is_page(answer: Any, args: Sequence[Any]) -> bool:
+    return _is_table(answer, args) and _is_name(answer.get("next"), args)
+
+
+def _is_matches(answer: Any, _args: Sequence[Any]) -> bool:
+    return type(answer) in _LISTS and all(
+        isinstance(row, Mapping)
+        and all(isinstance(row.get(key), str) for key in _MATCH)
+        for row in answer
+    )
+
+
 def _is_field_list(answer: Any, _args: Sequence[Any]) -> bool:
     return isinstance(answer, Mapping) and _are_fields(answer.get("fields"))
 
@@ -209,12 +221,16 @@ def _object(*keys: str) -> _Form:
 
 
 _LISTS: Final = (list, tuple)
+#: Members of an object that matches a search.
+_MATCH: Final = ("kind", "name", "match", "field", "value")
 _TABLE: Final = _Form("fields and rows of [status, value]", _is_table)
 _ROWS: Final = _Form("a list of rows with a value per field", _is_rows)
 _OUTCOME: Final = _Form("[success, text]", _is_outcome)
 _ID: Final = _Form("a job id", _is_id)
 _FORMS: Final[Mapping[str, _Form]] = {
     "Query": _TABLE,
+    "QueryPage": _Form(f"{_TABLE.wanted}, and a cursor or null", _is_page),
+    "Search": _Form("a list of objects that match", _is_matches),
     "QueryFields": _Form("the fields' definitions", _is_field_list),
     "QueryNodes": _ROWS,
     "QueryInstances": _ROWS,

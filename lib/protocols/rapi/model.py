@@ -353,7 +353,8 @@ def listing(
         list[dict[str, Any]],
         BULK,
         *more.pop("arguments", ()),
-        luxi="QueryObjects",
+        *PAGE,
+        luxi="QueryObjects QueryPage",
         **{"kind": kind, "fields": fields, "key": key, "shown": key, **more},
     )
 
@@ -428,3 +429,28 @@ DRY_RUN: Final = flag("dry-run", "only check", "dry_run")
 REASON: Final = text("reason", "text for the reason trail of the job")
 PLAN: Final = flag("plan", "return what would happen, and do nothing (not in Ganeti)")
 FORCE: Final = flag("force", "skip some safety checks", "force")
+#: Arguments of which any makes the answer of a list a page; not in Ganeti.
+PAGE: Final = (
+    text(
+        "limit",
+        "answer with a page of at most this number of objects: an object with items,"
+        " next and count; default 100 (not in Ganeti)",
+        form={"type": "string", "pattern": "^0*([1-9][0-9]{0,2}|1000)$"},
+    ),
+    text("cursor", "next of the page before (not in Ganeti)"),
+    text(
+        "sort",
+        "field that decides the order of pages, with - before it in descending order"
+        " (not in Ganeti)",
+    ),
+    text(
+        "filter",
+        "filter of pages, in the language of the list commands (not in Ganeti)",
+    ),
+    Argument(
+        name="fields",
+        kind=Kind.NAMES,
+        about="members of the objects of pages (not in Ganeti)",
+    ),
+    flag("count", "count the objects of all pages (not in Ganeti)"),
+)

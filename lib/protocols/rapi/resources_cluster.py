@@ -116,6 +116,28 @@ _CLUSTER: Final = (
     ),
 )
 
+_SEARCH: Final = (
+    reading(
+        "/2/search",
+        "find objects by name, UUID, tag, address, operating system or job id (not in"
+        " Ganeti)",
+        "search",
+        list[dict[str, str]],
+        model.text("q", "part of the text that is searched", required=True),
+        model.text(
+            "limit",
+            "most objects; default 20",
+            form={"type": "string", "pattern": "^0*([1-9][0-9]?|1[0-9]{2}|200)$"},
+        ),
+        Argument(
+            name="kinds",
+            kind=Kind.NAMES,
+            about="kinds of objects, such as instance,node; all by default",
+        ),
+        luxi="Search",
+    ),
+)
+
 _QUERIES: Final = (
     reading(
         _QUERY,
@@ -469,6 +491,7 @@ RESOURCES: Final = (
     *_FIXED,
     *_CLUSTER,
     *tag_resources("/2", "cluster", "Cluster", "the cluster"),
+    *_SEARCH,
     *_QUERIES,
     *_FILTERS,
     *_JOBS,

@@ -1,7 +1,7 @@
 """Parts that rows of several objects share: query fields, and resources of tags."""
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 from ganeti.protocols.rapi import model
 from ganeti.protocols.rapi.client_method import Parameter, method
@@ -99,3 +99,21 @@ JOB_IN_BULK: Final = (
     "end_ts",
 )
 JOB: Final = (*JOB_IN_BULK, "oplog", "opresult")
+
+#: The member that has a further, older name of one of its values.
+_BEPARAMS: Final = "beparams"
+
+
+def _with_memory(beparams: Any) -> Any:
+    """Return backend parameters with ``memory``, the older name of ``maxmem``."""
+    if not isinstance(beparams, dict) or "maxmem" not in beparams:
+        return beparams
+    return {**beparams, "memory": beparams["maxmem"]}
+
+
+def object_of(names: Sequence[str], values: Iterable[Any]) -> dict[str, Any]:
+    """Return one object by the names of its members."""
+    actual = dict(zip(names, values, strict=True))
+    if _BEPARAMS in actual:
+        actual[_BEPARAMS] = _with_memory(actual[_BEPARAMS])
+    return actual

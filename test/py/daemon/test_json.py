@@ -20,6 +20,7 @@ ARGUMENTS = {
     "gnt-cluster-watcher": ["info"],
     "gnt-cluster-sessions": ["list"],
     "gnt-cluster-simulate": ["--event", "kill node2", "--horizon", "5m"],
+    "gnt-cluster-search": ["json1"],
     "gnt-cluster-search-tags": ["json"],
     "gnt-group-list-tags": ["default"],
     "gnt-instance-info": [NAME],

@@ -9,6 +9,7 @@ import re
 import socket
 import subprocess
 import sys
+import urllib.parse
 
 import pytest
 from OpenSSL import SSL
@@ -262,6 +263,66 @@ def test_roles_reach_their_instances_alone(cluster):
     body["hvparams"] = {"kvm_path": "/bin/sh"}
     status, value = ask(cluster, "POST", "/2/instances?dry-run=1", web, body)
     assert (status, "kvm_path" in value["message"]) == (403, True)
+
+
+NAMES = ("page1.vc.test", "page2.vc.test", "page10.vc.test")
+WEB = {"Authorization": "Basic d2ViOnNlY3JldA=="}
+
+
+def test_pages_and_search_are_those_of_the_commands(cluster):
+    model = ("-t", "diskless", "--no-nics", "--no-install", "--no-start", "-H", "fake")
+    for name in NAMES:
+        words = ("-o", "tiny+default", "-n", "node1", name)
+        cluster.check("gnt-instance", "add", *model, *words)
+    cluster.check("gnt-instance", "add-tags", NAMES[1], "owner:shop")
+    try:
+        check_pages(cluster)
+        check_search(cluster)
+    finally:
+        for name in NAMES:
+            cluster.check("gnt-instance", "remove", "-f", name)
+
+
+def check_pages(cluster):
+    def page(headers=JACK, **args):
+        path = f"/2/instances?{urllib.parse.urlencode(args)}"
+        return ask(cluster, "GET", path, headers)
+
+    whole = ask(cluster, "GET", "/2/instances?bulk=1")[1]
+    args = {"limit": 2, "filter": 'name =* "page*"', "count": 1}
+    status, first = page(**args)
+    assert (status, first["count"]) == (200, 3)
+    last = page(cursor=first["next"], **args)[1]
+    assert last["next"] is None
+    items = [*first["items"], *last["items"]]
+    assert items == [each for each in whole if each["name"] in NAMES]
+    fewer = page(fields="name,oper_state", sort="-name", **args)[1]["items"]
+    assert fewer[0] == {"name": NAMES[2], "oper_state": False}
+    # A cursor of another order, a field that the user may not see, a wrong filter.
+    assert page(cursor=first["next"], sort="-name", **args)[0] == 400
+    assert page(WEB, fields="name,snodes.group")[0] == 403
+    assert page(filter="name ==")[0] == 400
+    jobs = ask(cluster, "GET", "/2/jobs?limit=1&sort=-id&fields=id,status")[1]
+    assert jobs["items"][0]["status"] == "success"
+    listed = ("gnt-instance", "list", "--no-headers", "-o", "name")
+    names = cluster.check(*listed, "--sort=-name", "--limit", "2").split()
+    assert names == [NAMES[2], NAMES[1]]
+    assert "user jack" not in json.dumps(ask(cluster, "GET", "/2/jobs?limit=1000")[1])
+
+
+def check_search(cluster):
+    status, rows = ask(cluster, "GET", "/2/search?q=owner:sh", WEB)
+    wanted = {"kind": "instance", "name": NAMES[1], "match": "prefix"}
+    wanted |= {"field": "tag", "value": "owner:shop"}
+    assert (status, rows) == (200, [wanted])
+    text = cluster.check("gnt-cluster", "search", "--json", "PAGE")
+    assert [row["name"] for row in json.loads(text)] == list(NAMES)
+    address = cluster.node("node2").address
+    [line] = cluster.check(
+        "gnt-cluster", "search", "--no-headers", address
+    ).splitlines()
+    assert line.split()[:4] == ["node", cluster.node("node2").name, "exact", "ip"]
+    assert cluster.run("gnt-cluster", "search", "page99").code == 1
 
 
 def test_a_token_of_the_command_counts_at_once_until_it_is_removed(cluster):

@@ -197,6 +197,28 @@ class FakeMaster:
             data.append(row)
         return {"fields": definitions, "data": data}
 
+    def _QueryPage(self, resource, fields, qfilter, page):
+        """Answer with rows in the order of `objects`; cursors are their numbers."""
+        cursor = page.get("cursor") or "0"
+        if not cursor.isascii() or not cursor.isdigit():
+            raise errors.OpPrereqError(f"cursor: found {cursor!r:.60}", "wrong_input")
+        answer = self._Query(resource, fields, qfilter)
+        rows, start = answer["data"], int(cursor[:9])
+        end = start + page["limit"]
+        rest = {"next": str(end) if end < len(rows) else None}
+        rest["count"] = len(rows) if page.get("count") else None
+        return {**answer, "data": rows[start:end], **rest}
+
+    def _Search(self, text, limit, kinds=()):
+        matches = [
+            {"kind": kind, "name": item["name"], "match": "part"}
+            | {"field": "name", "value": item["name"]}
+            for kind in ("instance", "node")
+            for item in self.objects.get(kind, ())
+            if text in item["name"] and (not kinds or kind in kinds)
+        ]
+        return matches[:limit]
+
     def _QueryFields(self, resource, fields):
         names = fields or sorted(n for r, n in self._fields if r == resource)
         return {"fields": [self._definition(resource, name) for name in names]}

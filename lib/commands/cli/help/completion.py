@@ -109,7 +109,7 @@ def _values(program: Program, command: Command, option: Option) -> str:
         return _echo(option.listed)
     if option.kind == "bool":
         return "echo yes no"
-    if option.dest == "output":
+    if option.dest in {"output", "sort"}:
         return _fields(program, command)
     if option.dest in _KINDS and option.kind == "string":
         return _NAMES[_KINDS[option.dest]]

@@ -125,6 +125,8 @@ gnt-cluster master-ping
     exit code 0 means that the master answers
 gnt-cluster rename cluster2.example.com
     change name and address of the cluster
+gnt-cluster search 192.0.2.17
+    find the object with this address
 gnt-cluster search-tags ^env:
     find all objects with a tag that begins with env:
 gnt-cluster add-tags env:test

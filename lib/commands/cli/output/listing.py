@@ -14,6 +14,7 @@ from ganeti.base import errors
 from ganeti.base.constants import ecodes, exitcodes
 from ganeti.base.constants import query as q
 from ganeti.base.constants.misc import UUID_REGEX
+from ganeti.base.errors import refusal
 from ganeti.commands.cli import filters
 from ganeti.commands.cli.context import CommandContext
 from ganeti.commands.cli.output import colours, table
@@ -39,6 +40,10 @@ _KIND_WORDS: Final = {
 #: Possible number of this form, also inside a text; and its end, a faster search.
 _EXPONENT: Final = rb"(?:^|[:,\[])-?[0-9.]+e[+-]?[0-9]+(?:$|[,\]}])"
 _EXPONENT_END: Final = rb"e[+-]?[0-9]+(?:$|[,\]}])"
+
+
+#: Rows that one call of the master returns.
+_PAGE: Final = 1000
 
 
 class Listing(NamedTuple):
@@ -108,7 +113,7 @@ def show(
     ctx: CommandContext, listing: Listing, fields: list[str], wanted: list[Any] | None
 ) -> int:
     """Query and print these fields; return the exit code."""
-    answer = ctx.call("Query", listing.resource, fields, wanted)
+    answer = _query(ctx, listing.resource, fields, wanted)
     definitions, data = answer["fields"], answer["data"]
     code = _warn_unknown(ctx, definitions)
     if ctx.option("json"):
@@ -137,6 +142,27 @@ def show(
     ):
         listing.explain(ctx)
     return code
+
+
+def _query(
+    ctx: CommandContext, resource: str, fields: list[str], wanted: list[Any] | None
+) -> Mapping[str, Any]:
+    """Return the answer of a query, sorted and as long as the options want it."""
+    sort, limit = ctx.option("sort"), ctx.option("limit")
+    if sort is None and limit is None:
+        answer: Mapping[str, Any] = ctx.call("Query", resource, fields, wanted)
+        return answer
+    if limit is not None and limit < 1:
+        raise refusal(f"--limit: wanted a number of at least 1, found {limit}")
+    rows: list[Any] = []
+    cursor: str | None = ""
+    while cursor is not None and (limit is None or len(rows) < limit):
+        size = _PAGE if limit is None else min(limit - len(rows), _PAGE)
+        page = {"sort": sort or "", "limit": size, "cursor": cursor}
+        answer = ctx.call("QueryPage", resource, fields, wanted, page)
+        rows += answer["data"]
+        cursor = answer["next"]
+    return {"fields": answer["fields"], "data": rows}
 
 
 def _warn_unknown(ctx: CommandContext, definitions: list[dict[str, Any]]) -> int:

@@ -129,6 +129,9 @@ def numbers(deps: MasterDeps) -> dict[str, Any]:
     }
 
 
+_FIRST_PAGE: Final = query.Wanted()
+
+
 def _ask(executor: Executor, function: Callable[..., Any], *args: Any) -> Later:
     return Later(executor.submit(function, *args), can_cancel=True)
 
@@ -141,15 +144,62 @@ def query_(
     _check_resource(what)
     if what not in c.QR_VIA_LUXI:
         raise errors.GenericError(f"Resource '{what}' is queried by an opcode")
-    try:
-        qlang.check(qfilter)
-    except errors.ParseError as err:
-        raise Malformed(str(err)) from err
+    _check_filter(qfilter)
     is_slow = query.asks_nodes(what, fields, qfilter)
     return _ask(
         deps.slow if is_slow else deps.quick,
         lambda: query.query(deps.listing_sources(), what, fields, qfilter).to_dict(),
     )
+
+
+def _check_filter(qfilter: Any) -> None:
+    try:
+        qlang.check(qfilter)
+    except errors.ParseError as err:
+        raise Malformed(str(err)) from err
+
+
+@method("QueryPage")
+def query_page(
+    deps: MasterDeps,
+    what: str,
+    fields: list[str],
+    qfilter: Any = None,
+    page: query.Wanted = _FIRST_PAGE,
+) -> Later:
+    """Return one page of the rows of a query, sorted; not in Ganeti.
+
+    The answer has the members of that of ``Query``, ``next`` (the cursor of the next
+    page, null after the last one) and ``count`` (null if it was not wanted).
+    """
+    _check_resource(what)
+    _check_filter(qfilter)
+    is_slow = query.asks_nodes(what, [*fields, page.sort.removeprefix("-")], qfilter)
+
+    def compute() -> dict[str, Any]:
+        sources = deps.listing_sources()
+        answer = query.page(sources, what, fields, qfilter, page, orders=deps.orders)
+        return answer.to_dict()
+
+    return _ask(deps.slow if is_slow else deps.quick, compute)
+
+
+@method("Search")
+def search(
+    deps: MasterDeps, text: str, limit: int = 20, kinds: list[str] | None = None
+) -> Later:
+    """Return the objects that match a text, the best first; not in Ganeti.
+
+    A row has ``kind``, ``name``, ``match`` (exact, prefix or part), and the ``field``
+    and ``value`` that match.
+    """
+
+    def compute() -> list[dict[str, Any]]:
+        sources = deps.listing_sources()
+        matches = deps.search_index.find(sources, text, kinds or (), limit)
+        return [match._asdict() for match in matches]
+
+    return _ask(deps.quick, compute)
 
 
 def _check_resource(what: str) -> None:

@@ -36,7 +36,16 @@ def steps():
 def made(steps):
     """Return a service whose parts note what they do."""
     actual = object.__new__(service.Service)
-    parts = ("quick", "slow", "planning", "store", "address", "term_resets", "audit")
+    parts = (
+        "quick",
+        "slow",
+        "reporting",
+        "planning",
+        "store",
+        "address",
+        "term_resets",
+        "audit",
+    )
     deps = types.SimpleNamespace(
         **{name: Part(name, steps) for name in parts},
         queue=Part("queue", steps, {"stop": False}),
@@ -74,6 +83,7 @@ def test_the_end_refuses_clients_first_and_closes_the_store_last_but_one(made, s
         ("quick.shutdown", ("wait", True), cancel),
         # A slow query may wait for a node; nobody waits for it.
         ("slow.shutdown", ("wait", False), cancel),
+        ("reporting.shutdown", ("wait", False), cancel),
         ("planning.shutdown", ("wait", False), cancel),
         ("store.close",),
         ("distributor.stop",),

@@ -31,6 +31,7 @@ poster pw post:*
 #: Query arguments and bodies without which a resource answers 400.
 ARGUMENTS = {
     "/2/query/[resource]": "fields=name",
+    "/2/search": "q=web",
     "/2/nodes/[node_name]/storage": "output_fields=name&storage_type=lvm-vg",
     "/2/nodes/[node_name]/storage/modify": "name=x&storage_type=lvm-vg",
     "/2/nodes/[node_name]/storage/repair": "name=x&storage_type=lvm-vg",

@@ -296,6 +296,7 @@ WITHOUT = {
         "gnt-cluster master-ping",
         "gnt-cluster monitor",
         "gnt-cluster search-tags",
+        "gnt-cluster search",
         "gnt-cluster status",
         "gnt-cluster show-ispecs-cmd",
         "gnt-cluster simulate",

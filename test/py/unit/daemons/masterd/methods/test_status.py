@@ -11,7 +11,8 @@ from ganeti.base import errors
 from ganeti.base.constants import versions
 from ganeti.protocols.rpc import Result
 
-SILENT = Result("node_status", "n", fail_msg="no route to host", is_silent=True)
+REASON = "no route to host" + "!" * 4000
+SILENT = Result("node_status", "n", fail_msg=REASON, is_silent=True)
 GUEST = {"memory": 512, "vcpus": 1, "state": 0, "time": 5.0}
 
 
@@ -92,6 +93,7 @@ def test_a_silent_node_is_one_finding_that_names_its_instances(site):
     assert node["object"] == "node1.example.com"
     assert "should run inst1.example.com, inst2.example.com" in node["text"]
     assert "no route to host" in node["text"]
+    assert len(node["text"]) < 400
     assert subjects(answer, "instance") == []
     assert answer["instances"]["ERROR_nodedown"] == 3
     assert answer["nodes"]["silent"] == 1
