@@ -172,6 +172,24 @@ def server_reacts(
     return True
 
 
+#: Of a connection that may be idle for days: seconds until the first probe of its peer,
+#: between two of them, their number, and milliseconds for data to be acknowledged.
+_PROBES: Final = (
+    (socket.TCP_KEEPIDLE, 30),
+    (socket.TCP_KEEPINTVL, 10),
+    (socket.TCP_KEEPCNT, 3),
+    (socket.TCP_USER_TIMEOUT, 60_000),
+)
+
+
+def probe_when_idle(sock: socket.socket) -> None:
+    """Have the kernel break an idle connection of TCP whose peer has vanished."""
+    if sock.family in (socket.AF_INET, socket.AF_INET6):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _PROBES:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
 def owns_address(address: str) -> bool:
     """Return whether this machine has an address; it has all of 127.0.0.0/8."""
     if is_loopback(address):

@@ -13,6 +13,7 @@ then answered with the status "busy".
 
 import argparse
 import encodings.idna  # noqa: F401 - name lookups import it late
+import functools
 import importlib
 import json
 import logging
@@ -34,10 +35,13 @@ from ganeti.daemons import common
 from ganeti.decisions.quorum import Term, parse_term, term_of
 from ganeti.node import calls as backend
 from ganeti.node import hypervisor
-from ganeti.node.calls import guest_files, power, running_calls
+from ganeti.node.calls import consoles, guest_files, power, running_calls
 from ganeti.node.calls.membership import master_term
+from ganeti.node.consoles.relay import Consoles
+from ganeti.node.consoles.tickets import TicketError
 from ganeti.node.hypervisor import registry
 from ganeti.protocols import ssconf
+from ganeti.protocols.console import stream
 from ganeti.protocols.http import admission, server, tls
 from ganeti.protocols.rpc import calls, procedure, wire
 
@@ -117,6 +121,7 @@ _STOP_TIMEOUT_S: Final = 25.0
 _KNOWN_FOR_S: Final = 10.0
 _TERM_KEY: Final = "HTTP_" + wire.TERM_HEADER.upper().replace("-", "_")
 _CALL_KEY: Final = "HTTP_" + wire.CALL_HEADER.upper().replace("-", "_")
+_CONSOLE_KEY: Final = "HTTP_" + stream.HEADER.upper().replace("-", "_")
 
 Start = Callable[[str, list[tuple[str, str]]], Any]
 
@@ -165,6 +170,9 @@ class App:
     def __call__(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
         """Answer one request."""
         try:
+            if environ["PATH_INFO"] == stream.PATH:
+                self._open_console(environ)
+                return []
             name, term = self._check(environ)
             args = _read_arguments(environ)
             self._check_promised(environ, name, args)
@@ -182,13 +190,44 @@ class App:
         start(f"{status.value} {status.phrase}", headers)
         return [body]
 
+    def _check_peer(self, environ: dict[str, Any]) -> None:
+        peer = environ.get(tls.PEER_KEY)
+        if self._guard is not None and not (peer and self._guard.allows(peer)):
+            raise HttpError(HTTPStatus.FORBIDDEN, "not a master candidate")
+
+    def _open_console(self, environ: dict[str, Any]) -> None:
+        """Give the connection of a viewer whose ticket is valid to the relay."""
+        self._check_peer(environ)
+        _require_lane(environ, procedure.LANE_URGENT)
+        is_upgrade = environ.get("HTTP_UPGRADE") == stream.PROTOCOL
+        if environ["REQUEST_METHOD"] != "GET" or not is_upgrade:
+            raise HttpError(
+                HTTPStatus.UPGRADE_REQUIRED,
+                f"wanted GET with Upgrade: {stream.PROTOCOL}",
+            )
+        known = self._node.consoles
+        if known is None:
+            raise HttpError(HTTPStatus.NOT_FOUND, "this node relays no consoles")
+        if environ[admission.CONNECTION_KEY].rfile.has_data():
+            raise HttpError(HTTPStatus.BAD_REQUEST, "data came before the answer")
+        try:
+            opening = stream.parse_opening(environ.get(_CONSOLE_KEY, ""))
+            ticket = known.tickets.redeem(opening)
+        except stream.Malformed as err:
+            raise HttpError(HTTPStatus.BAD_REQUEST, str(err)) from err
+        except TicketError as err:
+            _log.warning("console: refused %s: %s", environ.get("REMOTE_ADDR"), err)
+            raise HttpError(HTTPStatus.FORBIDDEN, str(err)) from err
+        opener = functools.partial(consoles.open_line, self._node, ticket)
+        environ[server.HAND_OVER_KEY](
+            lambda conn: known.relay.enter(conn, ticket, opening.viewer, opener)
+        )
+
     def _check(self, environ: dict[str, Any]) -> tuple[str, Term | None]:
         """Return procedure and master term of a request that may be answered."""
         if environ["REQUEST_METHOD"] != "POST":
             raise HttpError(HTTPStatus.BAD_REQUEST, "only POST is served here")
-        peer = environ.get(tls.PEER_KEY)
-        if self._guard is not None and not (peer and self._guard.allows(peer)):
-            raise HttpError(HTTPStatus.FORBIDDEN, "not a master candidate")
+        self._check_peer(environ)
         name = str(environ["PATH_INFO"]).removeprefix("/")
         if name not in backend.PROCEDURES:
             raise HttpError(HTTPStatus.NOT_FOUND, f"no procedure {name!r}")
@@ -277,6 +316,8 @@ def lane_plan(max_clients: int) -> admission.Plan:
 
 
 def _lane_of_path(path: str) -> str:
+    if path == stream.PATH:
+        return procedure.LANE_URGENT
     row = calls.PROCEDURES.get(path.removeprefix("/"))
     return procedure.LANE_ORDINARY if row is None else row.lane
 
@@ -287,7 +328,10 @@ def _lane(environ: dict[str, Any], name: str) -> str:
     Raises:
         HttpError: too many calls run, or the lane was chosen for another request.
     """
-    wanted = calls.PROCEDURES[name].lane
+    return _require_lane(environ, calls.PROCEDURES[name].lane)
+
+
+def _require_lane(environ: dict[str, Any], wanted: str) -> str:
     assigned = environ[admission.LANE_KEY]
     if assigned == admission.BUSY:
         raise HttpError(
@@ -335,13 +379,15 @@ def _error_body(err: HttpError) -> bytes:
 
 
 class Noded:
-    """The daemon's service: an HTTP server with the application."""
+    """The daemon's service: an HTTP server with the application, and its viewers."""
 
-    def __init__(self, http: server.Server) -> None:
+    def __init__(self, http: server.Server, viewers: Consoles) -> None:
         self._http = http
+        self._viewers = viewers
 
     def stop(self) -> None:
         """Accept no more calls; wait a limited time for running calls."""
+        self._viewers.relay.stop()
         if not server.wait_until_stopped(self._http, _STOP_TIMEOUT_S):
             _log.warning("stopping while calls are still running")
 
@@ -403,6 +449,7 @@ def start(options: argparse.Namespace, paths: Paths, control: common.Control) ->
     clock_, runner = clock.SystemClock(), process.SystemRunner()
     term_guard = master_term.TermGuard(paths.data(TERM_FILE), *digests)
     calls = running_calls.RunningCalls(runner.end_children)
+    viewers = Consoles(clock_)
     node = backend.LocalNode(
         paths=paths,
         process=runner,
@@ -418,6 +465,7 @@ def start(options: argparse.Namespace, paths: Paths, control: common.Control) ->
         power=power.for_node(paths),
         terms=term_guard,
         running_calls=calls,
+        consoles=viewers,
     )
     guest_files.sweep(node)
     guest_files.end_processes(node)
@@ -440,12 +488,13 @@ def start(options: argparse.Namespace, paths: Paths, control: common.Control) ->
         threads=plan,
         is_known=_KnownAddresses(paths, clock_).has,
     )
+    viewers.relay.start()
     if not options.no_mlock:
         _load_late_modules()
         lock_memory()
     port = http.start_serving()
     _log.info("serving on port %d", port)
-    return Noded(http)
+    return Noded(http, viewers)
 
 
 class _KnownAddresses:

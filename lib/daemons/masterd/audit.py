@@ -46,6 +46,7 @@ CHANGES: Final = frozenset(
         "DeleteFilter",
         "FreezeAutomation",
         "NoteUserChange",
+        "OpenConsole",
         "OpenSession",
         "RemoveIncident",
         "ReplaceFilter",
@@ -154,6 +155,15 @@ def asked_by(caller: Caller) -> Iterator[None]:
         yield
     finally:
         _caller.reset(reset)
+
+
+def asking() -> str:
+    """Return the user for whom this thread answers a call; empty without one."""
+    caller = _caller.get()
+    if caller is None:
+        return ""
+    fields = caller.fields()
+    return str(fields["user"] or fields.get("uid", ""))
 
 
 class Log:

@@ -18,6 +18,7 @@ from ganeti.daemons.masterd.methods import (
     automatons,
     balancing,
     calls,
+    consoles,
     events,
     jobs,
     node_deaths,
@@ -214,6 +215,7 @@ _RAPI: Final = "ganeti-rapi"
 METHOD_MODULES: Final = (
     automatons,
     balancing,
+    consoles,
     events,
     jobs,
     node_deaths,

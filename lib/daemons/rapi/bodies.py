@@ -7,6 +7,7 @@ import msgspec
 
 from ganeti.model import ht
 from ganeti.model.ht import Doc
+from ganeti.protocols.console import stream
 
 
 class Reinstall(msgspec.Struct, forbid_unknown_fields=True):
@@ -60,8 +61,19 @@ class Wait(msgspec.Struct):
     ] = None
 
 
+class Console(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of the request for a ticket for a console."""
+
+    kind: Annotated[stream.Kind, Doc("the serial line, or the display by VNC")] = (
+        "serial"
+    )
+    session: Annotated[
+        stream.Session, Doc("text to which the ticket is bound, of 64 characters")
+    ] = ""
+
+
 #: The bodies by the names that rows of resources have for them.
 TYPES: Final[Mapping[str, Any]] = {
-    **{kind.__name__: kind for kind in (Filter, Query, Reinstall, Wait)},
+    **{kind.__name__: kind for kind in (Console, Filter, Query, Reinstall, Wait)},
     "Role": Role,
 }

@@ -291,6 +291,14 @@ def console(call: Call) -> Any:
 
 
 @_handler
+def open_console(call: Call) -> Any:
+    """Return a ticket for a console."""
+    body = requests.of_type(call.request.body or {}, bodies.Console)
+    with _unknown_is_not_found():
+        return call.master.call("OpenConsole", [call.name, body.kind, body.session])
+
+
+@_handler
 def get_tags(call: Call) -> Any:
     """Return the tags of an object."""
     name = "" if not call.request.path else call.name

@@ -113,7 +113,7 @@ class Stream:
         try:
             while self._queue:
                 first = self._queue[0]
-                count = self._conn.socket.write_some(first)
+                count = self._conn.socket.send_now(first)
                 if not count:
                     self._want(self._events | WRITE)
                     return

@@ -67,14 +67,22 @@ def describe(
     """
     if instance.hypervisor == "kvm":
         return _kvm(instance, hvparams, host)
-    if instance.hypervisor in _COMMANDS:
-        command = _COMMANDS[instance.hypervisor](instance.name, hvparams, host)
+    command = command_of(instance.hypervisor, instance.name, hvparams, host)
+    if command:
         return _over_ssh(instance.name, host, command)
     return Console(
         instance=instance.name,
         kind="msg",
         message=f"Console not available for hypervisor {instance.hypervisor}",
     )
+
+
+def command_of(
+    hypervisor: str, name: str, hvparams: Mapping[str, Any], host: ConsoleHost
+) -> tuple[str, ...]:
+    """Return the command of a console on its node; empty if that is a socket."""
+    make = _COMMANDS.get(hypervisor)
+    return () if make is None else make(name, hvparams, host)
 
 
 def _kvm(instance: Instance, hvparams: Mapping[str, Any], host: ConsoleHost) -> Console:

@@ -17,6 +17,7 @@ from ganeti.base import clock, errors, pathutils, process
 from ganeti.node.calls.membership.master_term import TermGuard
 from ganeti.node.calls.power import NoSwitch, PowerSwitch
 from ganeti.node.calls.running_calls import RunningCalls
+from ganeti.node.consoles.relay import Consoles
 from ganeti.node.hypervisor.base import Hypervisor
 from ganeti.protocols.ssconf import SimpleStore
 from ganeti.store.copies.replica import Replica
@@ -34,6 +35,7 @@ class LocalNode:
         power: resets the machine.
         terms: remembers the newest master term that this node has seen.
         running_calls: calls whose programs can be ended.
+        consoles: tickets for consoles, and their viewers.
     """
 
     paths: pathutils.Paths
@@ -45,6 +47,7 @@ class LocalNode:
     )
     terms: TermGuard | None = None
     running_calls: RunningCalls | None = None
+    consoles: Consoles | None = None
 
     @functools.cached_property
     def replica(self) -> Replica:

@@ -88,6 +88,17 @@ class Arrival(enum.StrEnum):
     COMPLETE = "complete"
 
 
+class ConsolePlace(NamedTuple):
+    """Where a guest's console is on its node: a unix socket, or a host and port.
+
+    Both are for connections of this node only.
+    """
+
+    path: str = ""
+    host: str = ""
+    port: int = 0
+
+
 def open_path(disk: "DiskX", path: str, flags: int) -> int:
     """Open a disk by its path, which nobody else can change."""
     del disk
@@ -372,6 +383,14 @@ class Hypervisor(abc.ABC):
             HypervisorError: there is no agent, or it does not answer.
         """
         raise self._unsupported(name, "guest agents")
+
+    def console_place(self, name: str, kind: str) -> ConsolePlace:
+        """Return where the console of a running guest is; the kind serial or vnc.
+
+        Raises:
+            HypervisorError: it does not run, or has no such console.
+        """
+        raise self._unsupported(name, f"{kind} consoles through a relay")
 
     def firmware_state(self, name: str) -> tuple[str, str]:
         """Return copies of a guest's UEFI variables and TPM, empty without any."""

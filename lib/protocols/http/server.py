@@ -28,6 +28,9 @@ _log = logging.getLogger(__name__)
 
 WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
+#: WSGI key of a function that gets the connection of a request for good: it is called
+#: with a function of the connection, and the application returns an empty answer.
+HAND_OVER_KEY: Final = "ganeti.hand_over"
 #: Length of the kernel's queue of connections to accept.
 BACKLOG: Final = 1024
 MAX_HEADERS: Final = 64 * 1024
@@ -178,8 +181,8 @@ class _Request(http_server.HTTPRequest):
             self.conn.wfile.write(b"0\r\n\r\n")
 
     def ensure_headers_sent(self) -> None:
-        """Send the headers, unless the request is parked."""
-        if self.conn.ticket is None or self.is_resumed:
+        """Send the headers, unless the request is parked or handed over."""
+        if self.is_resumed or not self.conn.is_left:
             super().ensure_headers_sent()
 
     def send_headers(self) -> None:
@@ -253,6 +256,7 @@ class _Gateway(wsgi.Gateway_10):
             self.req.rfile = strict.Chunks(self.req.conn.rfile, limit)
         environ: dict[str, Any] = super().get_environ()  # type: ignore[no-untyped-call]
         environ[parking.KEY] = self.req.conn.park
+        environ[HAND_OVER_KEY] = self.req.conn.hand_over
         return environ
 
     def start_response(
@@ -285,6 +289,16 @@ class _Connection(http_server.HTTPConnection):
     server: "Server"
     gateway: _Gateway | None = None
     ticket: parking.Ticket | None = None
+    taker: Callable[[Any], None] | None = None
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the worker leaves the connection without an answer of its own."""
+        return self.ticket is not None or self.taker is not None
+
+    def hand_over(self, taker: Callable[[Any], None]) -> None:
+        """Give the connection away when the worker leaves it; see `HAND_OVER_KEY`."""
+        self.taker = taker
 
     def park(self) -> parking.Ticket:
         """Leave the request that is served until its answer comes.
@@ -303,7 +317,7 @@ class _Connection(http_server.HTTPConnection):
         ticket = self.ticket
         if ticket is None:
             keep = super().communicate()  # type: ignore[no-untyped-call]
-            return bool(keep) or self.ticket is not None
+            return bool(keep) or self.is_left
         request = ticket.gateway.req
         request.is_resumed = True
         self.RequestHandlerClass = lambda *_args: request
@@ -445,7 +459,9 @@ class Server(wsgi.Server):
 
     def put_conn(self, conn: _Connection) -> None:
         """Take a connection from a worker."""
-        if conn.ticket is not None:
+        if conn.taker is not None:
+            conn.taker(conn)
+        elif conn.ticket is not None:
             self.parking.enter(conn.ticket)
         else:
             super().put_conn(conn)

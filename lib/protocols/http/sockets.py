@@ -16,6 +16,7 @@ from typing import Any, Final
 from cheroot.makefile import StreamReader, StreamWriter
 from cheroot.ssl import Adapter
 
+from ganeti.base.net import netutils
 from ganeti.protocols.http import limits
 
 _FOREVER: Final = float("inf")
@@ -56,25 +57,33 @@ class ServerSocket(ABC):
         """
 
     @abstractmethod
+    def receive_now(self, size: int) -> bytes | None:
+        """Return the next bytes; never waits.
+
+        Returns:
+            at most ``size`` bytes, empty at the end, None if no data has arrived.
+
+        Raises:
+            OSError: the connection broke.
+        """
+
+    @abstractmethod
+    def send_now(self, data: bytes | memoryview) -> int:
+        """Write what the peer takes now, never waits; return the number of bytes.
+
+        Data that was not taken comes first in the next call.
+
+        Raises:
+            OSError: the connection broke.
+        """
+
+    @abstractmethod
     def _receive(self, buffer: Any) -> int:
         """Read at least one byte; 0 at the end."""
 
     @abstractmethod
     def _write(self, data: memoryview) -> int:
         """Write some of the data; return the number of bytes."""
-
-    @abstractmethod
-    def write_some(self, data: memoryview) -> int:
-        """Write some of the data; return the number of bytes. Never waits.
-
-        What was not written must begin the data of the next call.
-
-        Returns:
-            0 if the peer takes nothing now.
-
-        Raises:
-            OSError: the connection broke.
-        """
 
     def limit_unsent(self, size: int) -> None:
         """Have the kernel keep less of what the peer has not taken, in bytes."""
@@ -163,6 +172,10 @@ class ServerSocket(ABC):
         """Return the local address."""
         return self._sock.getsockname()
 
+    def probe_when_idle(self) -> None:
+        """Have the kernel notice a peer that has vanished from a long connection."""
+        netutils.probe_when_idle(self._sock)
+
     def linger(self) -> None:
         """Discard what the peer still sends, for a limited time, after the last answer.
 
@@ -201,8 +214,15 @@ class PlainSocket(ServerSocket):
         except OSError:  # it is broken, or closed
             return b""
 
-    def write_some(self, data: memoryview) -> int:
-        """See `ServerSocket.write_some`."""
+    def receive_now(self, size: int) -> bytes | None:
+        """See `ServerSocket.receive_now`."""
+        try:
+            return self._sock.recv(size)
+        except BlockingIOError:
+            return None
+
+    def send_now(self, data: bytes | memoryview) -> int:
+        """See `ServerSocket.send_now`."""
         try:
             return self._sock.send(data)
         except BlockingIOError:

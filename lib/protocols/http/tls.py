@@ -260,8 +260,19 @@ class TlsSocket(sockets.ServerSocket):
         except SSL.Error:
             return b""
 
-    def write_some(self, data: memoryview) -> int:
-        """See `ServerSocket.write_some`."""
+    def receive_now(self, size: int) -> bytes | None:
+        """See `ServerSocket.receive_now`."""
+        try:
+            return bytes(self._connection.recv(size))
+        except (SSL.WantReadError, SSL.WantWriteError):
+            return None
+        except SSL.ZeroReturnError:
+            return b""
+        except SSL.Error as err:
+            raise ConnectionResetError(errno.ECONNRESET, str(err)) from err
+
+    def send_now(self, data: bytes | memoryview) -> int:
+        """See `ServerSocket.send_now`."""
         try:
             return int(self._connection.send(data))
         except (SSL.WantReadError, SSL.WantWriteError):

@@ -253,6 +253,7 @@ _FORMS: Final[Mapping[str, _Form]] = {
     "CancelJob": _OUTCOME,
     "ChangeJobPriority": _OUTCOME,
     "AutoArchiveJobs": _Form("two numbers", _is_counts),
+    "OpenConsole": _object("uuid", "node", "node_uuid", "address", "port", "ticket"),
     "PlanJob": _object(),
     "PlanBalance": _object("groups"),
     "QueryAutomation": _object("revision", "limits", "freeze"),

@@ -87,6 +87,16 @@ _COLLECTION: Final = (
         access=(model.WRITE, model.READ),
         client=method("GetInstanceConsole"),
     ),
+    model.acting(
+        "POST",
+        f"{_ONE}/console",
+        "issue a ticket with which one viewer opens a console (not in Ganeti)",
+        "open_console",
+        luxi="OpenConsole",
+        result=dict[str, Any],
+        body=Body.OWN,
+        body_type="Console",
+    ),
     job(
         "GET",
         f"{_ONE}/info",

@@ -72,6 +72,7 @@ OTHER_CALLS = {
         ("QueryFilters", "ReplaceFilter", "DeleteFilter"), "filter rules have no name"
     ),
     "Query": "a filter compares the values of fields; the commands ask with names",
+    "OpenConsole": "each ticket is another one",
     "QueryDiskName": "takes the uuid of a disk, as the node daemons know it",
     "QueryExports": "its rows come from the nodes",
 }
@@ -222,7 +223,7 @@ gluster-storage-dir horizon hypervisor-parameters hypervisor-state iallocator id
 install-image instance-communication-network ipolicy-disk-templates mac-prefix
 master-netdev master-netmask network network6 nics os-type output owner
 primary-ip-version rapi-certificate remove-reserved-ips remove-uids
-request-key reserved-lvs rights secondary-ip separator shared-file-storage-dir
+request-key reserved-lvs rights secondary-ip separator shared-file-storage-dir socket
 since src-dir src-node specs-cpu-count specs-disk-count specs-disk-size specs-mem-size
 specs-nic-count spice-ca-certificate spice-certificate store tags
 transport-compression uid-pool user
@@ -252,6 +253,7 @@ OTHER_USES = {
     ("gnt-cluster upgrade", "--to"): "a release",
     ("gnt-cluster migrate-store", "--to"): "an engine",
     ("gnt-instance add", "--disk"): "sizes",
+    ("gnt-instance vnc", "instance"): "needs a display; test_consoles has its tests",
     ("gnt-instance recreate-disks", "--disk"): "numbers",
 }
 

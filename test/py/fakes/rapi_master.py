@@ -198,6 +198,10 @@ class RapiMaster(FakeMaster):
     def _ThawAutomation(self):
         self.freezes.append(None)
 
+    def _OpenConsole(self, name, kind, session):
+        self._rows("instance", [name], ["name"])
+        return {"instance": name, "kind": kind, "ticket": f"of {session}"}
+
     def _CancelIncident(self, uuid):
         if uuid != INCIDENT:
             raise errors.OpPrereqError(f"incident {uuid!r} not known", "unknown_entity")

@@ -11,7 +11,7 @@ import itertools
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, TypedDict
+from typing import Any, ClassVar, Final, TypedDict
 
 from ganeti.base import errors
 from ganeti.base.filesystem import files as file_utils
@@ -21,6 +21,7 @@ from ganeti.node.hypervisor.base import (
     MIB,
     Arrival,
     AttachedDisk,
+    ConsolePlace,
     GuestState,
     Hypervisor,
     InstanceInfo,
@@ -58,6 +59,8 @@ from ganeti.node.hypervisor.kvm.qmp import Qmp, checked, run_state
 
 #: Seconds that an emulator may take to end after ``quit``.
 _QUIT_WAIT_S = 5.0
+#: Kind of console -> the parameter with which a guest has it.
+_CONSOLES: Final = {"serial": "serial_console", "vnc": "vnc_bind_address"}
 
 
 class _Balloon(TypedDict):
@@ -266,6 +269,21 @@ class KvmHypervisor(Hypervisor):
     def guest_addresses(self, name: str) -> list[tuple[str, str, list[str]]]:
         """Return the addresses that the agent in a guest reports."""
         return agent.addresses(self._alive(name))
+
+    def console_place(self, name: str, kind: str) -> ConsolePlace:
+        """Return where the console is that the guest has had since its start."""
+        guest = self._alive(name)
+        if kind == "vnc":
+            place = display.vnc_place(runtime.load(guest).argv)
+        else:
+            path = guest.control(kind)
+            place = ConsolePlace(path=path) if os.path.exists(path) else None
+        if place is None:
+            raise errors.HypervisorError(
+                f"instance {name}: was started without a {kind} console; set"
+                f" {_CONSOLES[kind]} with gnt-instance modify and start it again"
+            )
+        return place
 
     def firmware_state(self, name: str) -> tuple[str, str]:
         """Return copies of UEFI variables and TPM of a guest, which need not run."""

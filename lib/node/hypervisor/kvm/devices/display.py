@@ -1,12 +1,15 @@
 """Displays of a guest; pure, interface addresses are arguments."""
 
-from collections.abc import Mapping
+import itertools
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ganeti.base import errors
 from ganeti.base.constants.parameters.hvparams import VNC_BASE_PORT
 from ganeti.base.net import netutils
 from ganeti.model.objects.filled import InstanceX
+from ganeti.node.hypervisor.base import ConsolePlace
 from ganeti.node.hypervisor.kvm.devices import options
 from ganeti.node.hypervisor.kvm.files import Files
 
@@ -89,6 +92,28 @@ def _vnc(instance: InstanceX, files: Files, addresses: Mapping[str, str]) -> lis
     password = "on" if hvp.get("vnc_password_file") else None
     vnc = options.join(where, tls_creds=credentials, password=password)
     return [*args, "-vnc", vnc]
+
+
+#: The first part of an option; two commas are one in a value.
+_FIRST_PART: Final = re.compile(r"(?:[^,]|,,)*")
+
+
+def vnc_place(argv: Sequence[str]) -> ConsolePlace | None:
+    """Return where a guest that was started with these arguments has VNC on its node.
+
+    Guests of earlier releases have the same option. None without VNC.
+    """
+    values = [value for word, value in itertools.pairwise(argv) if word == "-vnc"]
+    first = _FIRST_PART.findall(values[-1])[0].replace(",,", ",") if values else ""
+    if first.startswith("unix:"):
+        return ConsolePlace(path=first.removeprefix("unix:"))
+    host, colon, number = first.rpartition(":")
+    if not colon or not number.isdecimal():
+        return None
+    host = host.strip("[]")
+    if not host or host in _WILDCARDS:
+        host = "::1" if host == "::" else "127.0.0.1"
+    return ConsolePlace(host=host, port=VNC_BASE_PORT + int(number))
 
 
 def _bracketed(address: str) -> str:

@@ -175,9 +175,12 @@ def test_running_calls_have_some_time_to_end(monkeypatch, caplog, has_ended):
         "wait_until_stopped",
         lambda *args: asked.append(args) or has_ended,
     )
-    http = Http()
-    noded.Noded(http).stop()
+    http, viewers = Http(), noded.Consoles(FakeClock())
+    viewers.relay.start()
+    noded.Noded(http, viewers).stop()
     assert asked == [(http, 25.0)]
+    # The viewers have gone, too.
+    assert not viewers.relay.run_soon(lambda: None)
     assert ("calls are still running" in caplog.text) is not has_ended
 
 

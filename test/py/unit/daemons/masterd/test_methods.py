@@ -24,6 +24,7 @@ OURS = {
     "ChangeNodeDeaths",
     "FreezeAutomation",
     "NoteUserChange",
+    "OpenConsole",
     "OpenSession",
     "PlanBalance",
     "PlanJob",

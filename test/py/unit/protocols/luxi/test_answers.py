@@ -31,6 +31,7 @@ class Lazy(Sequence):
 
 
 QUERY = ("node", ["a"], None)
+TICKET = ("uuid", "node", "node_uuid", "address", "port", "ticket")
 #: Method, arguments, answers that are taken, and those that are refused.
 FORMS = [
     (
@@ -111,6 +112,7 @@ FORMS = [
         for name in ("CancelJob", "ChangeJobPriority")
     ),
     ("AutoArchiveJobs", (1, 2), [[1, 2]], [[1], [1, "2"], [1, 2, 3], None]),
+    ("OpenConsole", (), [dict.fromkeys(TICKET)], [{}, None, dict.fromkeys(TICKET[1:])]),
     ("PlanJob", ([],), [{}, {"a": 1}], [None, []]),
     ("PlanBalance", (), [{"groups": []}], [{}, []]),
     ("QueryCapacity", ({},), [{"disk_template": "x"}], [{}, None]),
