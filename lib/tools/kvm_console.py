@@ -11,13 +11,11 @@ import os
 import select
 import socket
 import sys
-import termios
 import threading
-import tty
 from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO, Final
 
-from ganeti.base import errors, pathutils
+from ganeti.base import errors, pathutils, terminal
 from ganeti.base.constants import exitcodes, versions
 from ganeti.base.text import arguments
 from ganeti.node.hypervisor.kvm.files import Files
@@ -50,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except errors.GenericError as err:
         print(f"ganeti-kvm-console: {err}", file=sys.stderr)
         return exitcodes.EXIT_FAILURE
-    with line, _raw(sys.stdin.fileno()), _unpausing(guest, sys.stderr.buffer):
+    with line, terminal.raw(sys.stdin.fileno()), _unpausing(guest, sys.stderr.buffer):
         _say(sys.stderr.buffer, f"Connected to {guest.name}, Control-] leaves.")
         relay(sys.stdin.fileno(), sys.stdout.fileno(), line)
     return exitcodes.EXIT_SUCCESS
@@ -73,20 +71,6 @@ def connect(guest: Files) -> socket.socket:
             f"instance {guest.name}: no serial console: {err.strerror}"
         ) from err
     return line
-
-
-@contextlib.contextmanager
-def _raw(fd: int) -> Iterator[None]:
-    """Put the terminal in raw mode during a block, then restore it."""
-    if not os.isatty(fd):
-        yield
-        return
-    before = termios.tcgetattr(fd)
-    try:
-        tty.setraw(fd)
-        yield
-    finally:
-        termios.tcsetattr(fd, termios.TCSADRAIN, before)
 
 
 def relay(source: int, target: int, line: socket.socket) -> None:

@@ -1,12 +1,13 @@
-"""``console``: connect to an instance's console."""
+"""``console``: connect to an instance's console, by SSH or by the node daemon."""
 
 import os
 import shlex
 import shutil
+import subprocess
 from typing import Any, Final
 
-from ganeti.base import errors
-from ganeti.base.constants import exitcodes
+from ganeti.base import errors, terminal
+from ganeti.base.constants import ecodes, exitcodes
 from ganeti.commands.cli import local
 from ganeti.commands.cli.context import CommandContext
 from ganeti.commands.cli.output import listing
@@ -14,6 +15,8 @@ from ganeti.protocols.ssh import host_keys
 
 _FIELDS: Final = ["console", "oper_state", "pnode"]
 _VNC_BASE_PORT: Final = 5900
+#: Exit status of ssh if it could not connect, or lost the connection.
+_NO_SSH: Final = 255
 #: Address family numbers as ssconf files hold them.
 _AF_INET6: Final = "10"
 
@@ -21,6 +24,8 @@ _AF_INET6: Final = "10"
 def run(ctx: CommandContext) -> int:
     """Connect to a console, or print the command or address."""
     name = ctx.args[0]
+    if _wants_relay(ctx):
+        return _relay(ctx, name)
     (cluster_name,) = ctx.call("QueryConfigValues", ["cluster_name"])
     (row,) = listing.named(ctx, "instance", _FIELDS, [name])
     console = row["console"]
@@ -39,6 +44,23 @@ def run(ctx: CommandContext) -> int:
     node = row["pnode"]
     is_recorded = any(node in names for names, _key in hosts)
     return _SHOW[console["kind"]](ctx, console, node if is_recorded else cluster_name)
+
+
+def _wants_relay(ctx: CommandContext) -> bool:
+    """Return whether an option asks for the relay. Raises OpPrereqError."""
+    opts = ctx.opts
+    if opts.ssh and (opts.relay or opts.watch or opts.take_over):
+        raise errors.OpPrereqError(
+            "console: --ssh excludes --relay, --watch and --take-over",
+            ecodes.ECODE_INVAL,
+        )
+    return bool(opts.relay or opts.watch or opts.take_over)
+
+
+def _relay(ctx: CommandContext, name: str) -> int:
+    from ganeti.commands.instance import relayed
+
+    return relayed.serial(ctx, name)
 
 
 def _message(ctx: CommandContext, console: dict[str, Any], _: str) -> int:
@@ -69,16 +91,30 @@ def _ssh(ctx: CommandContext, console: dict[str, Any], alias: str) -> int:
     if ctx.opts.show_command:
         ctx.out(shlex.join(argv))
         return exitcodes.EXIT_SUCCESS
+    name, host = console["instance"], console["host"]
     program = shutil.which(argv[0])
     if program is None:
-        raise errors.OpExecError("console: cannot find the program ssh")
+        if ctx.opts.ssh:
+            raise errors.OpExecError("console: cannot find the program ssh")
+        return _instead(ctx, name, "this machine has no program ssh")
     if not ctx.effects.stdin.isatty():
         # On a remote terminal, the end of the input would be a key for the guest.
         argv = [word for word in argv if word != "-t"]
         argv.insert(1, "-T")
-    # ssh needs the terminal for itself, so it replaces this process.
-    os.execv(program, argv)  # noqa: S606
-    return exitcodes.EXIT_FAILURE
+    if ctx.opts.ssh:
+        # ssh needs the terminal for itself, so it replaces this process.
+        os.execv(program, argv)  # noqa: S606
+    with terminal.kept(0):
+        code = subprocess.call([program, *argv[1:]])
+    if code == _NO_SSH:
+        return _instead(ctx, name, f"SSH to {host} does not work")
+    return code
+
+
+def _instead(ctx: CommandContext, name: str, why: str) -> int:
+    """Say why the console goes through the relay, and connect."""
+    ctx.err(f"{why}; connecting through the node daemon")
+    return _relay(ctx, name)
 
 
 def ssh_command(ctx: CommandContext, console: dict[str, Any], alias: str) -> list[str]:

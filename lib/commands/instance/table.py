@@ -23,6 +23,12 @@ _RESERVATION: Final = (
     ),
 )
 
+#: Wishes of a second viewer.
+_VIEWERS: Final = (
+    option("--watch", "only see what another viewer does, through the node daemon"),
+    option("--take-over", "end the present viewer, through the node daemon"),
+)
+
 COMMANDS: Final = (
     Command(
         "activate-disks",
@@ -116,6 +122,9 @@ COMMANDS: Final = (
                 "print the command, and do not run it",
                 dest="show_command",
             ),
+            option("--ssh", "use SSH only"),
+            option("--relay", "connect through the node daemon, without SSH"),
+            *_VIEWERS,
             o.without_effect(o.PRIORITY, "a console needs no job"),
         ),
         run="commands.instance.console:run",
@@ -500,6 +509,22 @@ COMMANDS: Final = (
         opcodes=("OP_INSTANCE_STARTUP",),
         aliases=("start",),
         exits=((0, "ok"), (1, "declined, or an operation failed")),
+    ),
+    Command(
+        "vnc",
+        "offer the display of an instance to a viewer on this machine",
+        arguments=(Argument("instance"),),
+        options=(
+            option("--no-viewer", "start no viewer, only print where one connects"),
+            option("--port", "port on 127.0.0.1, instead of a free one", "int"),
+            option("--socket", "path of a unix socket, instead of a port", "string"),
+            *_VIEWERS,
+        ),
+        run="commands.instance.relayed:vnc",
+        exits=(
+            (0, "the viewer has left, or the display has ended"),
+            (1, "no display, taken over by another viewer, or connection failed"),
+        ),
     ),
 )
 

@@ -44,7 +44,7 @@ WITHOUT_JSON = {
         *("freeze", "maintd-cancel", "remove-repair", "thaw"),
     },
     "gnt-group": {"show-ispecs-cmd"},
-    "gnt-instance": {"console"},
+    "gnt-instance": {"console", "vnc"},
     "gnt-job": {
         *("archive", "autoarchive", "cancel", "change-priority", "wait", "watch"),
     },

@@ -1,11 +1,13 @@
-"""Consoles over SSH: this process becomes ssh."""
+"""Consoles over SSH, and what happens where SSH does not work."""
 
 import os
 import shutil
+import subprocess
 
 import pytest
 
 from fakes import client_cluster, commands
+from ganeti.base import errors
 
 
 class Replaced(BaseException):
@@ -18,13 +20,14 @@ def program(monkeypatch):
         raise Replaced(path, argv)
 
     monkeypatch.setattr(os, "execv", become)
+    monkeypatch.setattr(subprocess, "call", lambda argv: become(argv[0], argv))
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
 
 
-def connected(environ=None, *, tty=True):
+def connected(environ=None, *, tty=True, option=""):
     with pytest.raises(Replaced) as caught:
         commands.run(
-            "gnt-instance console web1",
+            f"gnt-instance console {option} web1",
             client_cluster.master(),
             environ=environ,
             stdin=commands.Tty() if tty else "",
@@ -42,10 +45,11 @@ def virtual(tmp_path, **files):
 
 
 @pytest.mark.usefixtures("program")
-def test_the_process_becomes_ssh_on_the_node():
-    path, argv = connected()
+@pytest.mark.parametrize(("option", "word"), [("", "/usr/bin/ssh"), ("--ssh", "ssh")])
+def test_ssh_has_the_terminal(option, word):
+    path, argv = connected(option=option)
     assert path == "/usr/bin/ssh"
-    assert argv[0] == "ssh"
+    assert argv[0] == word
     assert argv[-5:] == ["-4", "-t", "-t", "operator@n1.tst", "socat - 'unix:a b'"]
     assert "-oHostKeyAlias=c.tst" in argv
     assert "-oStrictHostKeyChecking=yes" in argv
@@ -55,7 +59,7 @@ def test_the_process_becomes_ssh_on_the_node():
 def test_without_a_terminal_the_end_of_the_input_ends_the_console():
     """A remote terminal would pass it to the guest as a key."""
     _path, argv = connected(tty=False)
-    assert argv[:2] == ["ssh", "-T"]
+    assert argv[:2] == ["/usr/bin/ssh", "-T"]
     assert "-t" not in argv
 
 
@@ -79,8 +83,57 @@ def test_a_virtual_node_has_a_key_of_its_own(tmp_path, kind):
     assert f"-oIdentityFile={folder}/id_{kind}" in argv
 
 
-def test_a_machine_without_ssh_says_so(monkeypatch):
+@pytest.fixture
+def relayed(monkeypatch):
+    """The master issues no tickets; returns the requests."""
+    asked = []
+
+    def refuse(_self, *args):
+        asked.append(args)
+        raise errors.OpExecError("node n1: cannot relay")
+
+    monkeypatch.setattr(
+        client_cluster.FakeMaster, "_OpenConsole", refuse, raising=False
+    )
+    return asked
+
+
+def run(words):
+    return commands.run(f"gnt-instance console {words} web1", client_cluster.master())
+
+
+def test_a_machine_without_ssh_uses_the_node_daemon(monkeypatch, relayed):
     monkeypatch.setattr(shutil, "which", lambda _name: None)
-    done = commands.run("gnt-instance console web1", client_cluster.master())
+    done = run("")
+    assert done.code == 1
+    assert "no program ssh; connecting through the node daemon" in done.err
+    assert "cannot relay" in done.err
+    assert relayed == [("web1.tst", "serial")]
+    done = run("--ssh")
     assert done.code == 1
     assert "console: cannot find the program ssh" in done.err
+    assert len(relayed) == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "says_so"), [(0, False), (1, False), (130, False), (255, True)]
+)
+def test_only_an_ssh_that_does_not_work_is_replaced(
+    monkeypatch, relayed, code, says_so
+):
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(subprocess, "call", lambda _argv: code)
+    done = run("")
+    text = "SSH to n1.tst does not work; connecting through the node daemon"
+    assert (text in done.err) == bool(relayed) == says_so
+    assert done.code == (1 if says_so else code)
+
+
+@pytest.mark.parametrize("option", ["--relay", "--watch", "--take-over"])
+def test_options_of_the_relay_use_no_ssh(relayed, option):
+    run(option)
+    assert relayed == [("web1", "serial")]
+    done = run(f"--ssh {option}")
+    assert done.code == 1
+    assert "--ssh excludes --relay, --watch and --take-over" in done.err
+    assert len(relayed) == 1

@@ -314,6 +314,7 @@ WITHOUT = {
         "gnt-group list-tags",
         "gnt-group show-ispecs-cmd",
         "gnt-instance console",
+        "gnt-instance vnc",
         "gnt-instance info",
         "gnt-instance list",
         "gnt-instance list-fields",
