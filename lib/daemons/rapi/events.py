@@ -43,7 +43,7 @@ _TICK_S: Final = 1.0
 #: Pause after a round of writes: so many times its length, at most so many seconds.
 #: Events in between are sent together, so many clients do not take a processor.
 _REST: Final = 10.0
-_MAX_REST_S: Final = 0.06
+_MAX_REST_S: Final = 0.05
 _LATER: Final = {"Retry-After": "10"}
 _HEAD: Final = (
     "HTTP/1.1 200 OK\r\n"

@@ -33,7 +33,8 @@ class Stream:
     """
 
     __slots__ = (
-        *("_conn", "_events", "_fd", "_loop", "_on_end", "_queue", "is_ended"),
+        *("_conn", "_events", "_fd", "_loop", "_on_end", "_queue", "_write"),
+        "is_ended",
         *("on_drained", "sent_at", "unsent"),
     )
 
@@ -46,6 +47,7 @@ class Stream:
             on_end: called once with the reason when the connection is closed.
         """
         self._conn = conn
+        self._write: Callable[[bytes | memoryview], int] = conn.socket.send_now
         self._loop = loop
         self._on_end = on_end
         self._queue: collections.deque[memoryview] = collections.deque()
@@ -65,11 +67,21 @@ class Stream:
         if self.is_ended:
             return
         self.sent_at = now
-        is_blocked = bool(self._queue)
-        self._queue.append(memoryview(text))
-        self.unsent += len(text)
-        if not is_blocked:
+        if not self._queue:
+            # Most clients take everything at once, and they may be many.
+            try:
+                count = self._write(text)
+            except OSError as err:
+                self.end(f"the connection broke: {err}")
+                return
+            if count == len(text):
+                return
+            self._queue.append(memoryview(text)[count:])
+            self.unsent = len(text) - count
             self._flush()
+        else:
+            self._queue.append(memoryview(text))
+            self.unsent += len(text)
         if self.unsent > MAX_UNSENT:
             self.end(f"{self.unsent} bytes wait for the client")
 
@@ -113,7 +125,7 @@ class Stream:
         try:
             while self._queue:
                 first = self._queue[0]
-                count = self._conn.socket.send_now(first)
+                count = self._write(first)
                 if not count:
                     self._want(self._events | WRITE)
                     return
