@@ -175,7 +175,7 @@ COMMANDS: Final = (
             o.SHUTDOWN_TIMEOUT,
             *o.PLANNED,
         ),
-        run="commands.cluster.epo:run",
+        run="commands.cluster.power.epo:run",
         opcodes=(
             "OP_INSTANCE_SHUTDOWN",
             "OP_INSTANCE_STARTUP",

@@ -21,11 +21,11 @@ from ganeti.daemons.rapi import (
     application,
     authentication,
     document,
-    events,
     pool,
     sessions,
     waits,
 )
+from ganeti.daemons.rapi.following import events
 from ganeti.daemons.rapi.handlers import Master
 from ganeti.decisions.sessions import AGE_S, IDLE_S, check_times
 from ganeti.protocols import ssconf

@@ -23,8 +23,6 @@ from ganeti.base import errors
 from ganeti.base.clock import Clock
 from ganeti.daemons.rapi import (
     access,
-    event_texts,
-    events,
     handlers,
     preconditions,
     request_bodies,
@@ -34,6 +32,7 @@ from ganeti.daemons.rapi import (
 )
 from ganeti.daemons.rapi.authentication import Authenticator, unauthorized
 from ganeti.daemons.rapi.document import made_here
+from ganeti.daemons.rapi.following import event_texts, events
 from ganeti.daemons.rapi.handlers import (
     Answer,
     Call,

@@ -18,13 +18,13 @@ from ganeti.base import errors
 from ganeti.base.constants import ecodes, jobqueue
 from ganeti.daemons.rapi import (
     bodies,
-    event_texts,
     pages,
     preconditions,
     requests,
     sessions,
     waits,
 )
+from ganeti.daemons.rapi.following import event_texts
 from ganeti.daemons.rapi.pool import Stream
 from ganeti.daemons.rapi.problems import Refused, bad_request, forbidden
 from ganeti.daemons.rapi.users import User

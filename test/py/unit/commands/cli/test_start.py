@@ -41,7 +41,7 @@ NEEDED = {
     # Records of parameters, policies, incidents and power.
     "commands.cli.ipolicy": ["msgspec"],
     "commands.cluster.automation": ["msgspec"],
-    "commands.cluster.epo": ["msgspec"],
+    "commands.cluster.power.epo": ["msgspec"],
     "commands.cluster.info": ["msgspec"],
     "commands.cluster.init": ["msgspec"],
     "commands.cluster.modify": ["msgspec"],

@@ -15,9 +15,10 @@ from fakes.rapi_master import RapiMaster
 from ganeti.base import errors
 from ganeti.base.clock import SystemClock
 from ganeti.base.tls import x509
-from ganeti.daemons.rapi import access, event_texts, events, streams, users
+from ganeti.daemons.rapi import access, users
 from ganeti.daemons.rapi.application import Application
 from ganeti.daemons.rapi.authentication import Authenticator
+from ganeti.daemons.rapi.following import event_texts, events, streams
 from ganeti.daemons.rapi.problems import Refused
 from ganeti.protocols.http import server, tls
 from ganeti.protocols.rapi.event_stream import Blocks

@@ -15,10 +15,10 @@ from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
 from ganeti.base.clock import Clock
-from ganeti.daemons.rapi import event_texts
-from ganeti.daemons.rapi.event_texts import View
+from ganeti.daemons.rapi.following import event_texts
+from ganeti.daemons.rapi.following.event_texts import View
+from ganeti.daemons.rapi.following.streams import Stream
 from ganeti.daemons.rapi.problems import Refused
-from ganeti.daemons.rapi.streams import Stream
 from ganeti.daemons.rapi.users import User
 from ganeti.decisions.events import Position, parse_position
 from ganeti.protocols.http.parking import Ticket

@@ -16,8 +16,9 @@ from ganeti.commands.cli import local as only
 from ganeti.commands.cli import prompts
 from ganeti.commands.cli.context import CommandContext
 from ganeti.commands.cli.waiting import plans
-from ganeti.commands.cluster import epo_plan, remote
-from ganeti.commands.cluster.epo_plan import Row
+from ganeti.commands.cluster import remote
+from ganeti.commands.cluster.power import epo_plan
+from ganeti.commands.cluster.power.epo_plan import Row
 
 #: Longest silence of a node that checks whether it can take the role: it asks others.
 _CHECK_S: Final = 180.0

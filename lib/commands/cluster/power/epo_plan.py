@@ -1,7 +1,7 @@
 """Decisions of ``epo``: what becomes of each node, which instances stop or start.
 
 The functions here see rows of queries and return plans;
-`ganeti.commands.cluster.epo` asks, submits jobs and waits. Nodes that ``epo``
+`ganeti.commands.cluster.power.epo` asks, submits jobs and waits. Nodes that ``epo``
 switches off carry a tag, from before their first change until ``epo --on`` has brought
 them back. So a second run, after a crash of the master, knows which offline nodes are
 its own.

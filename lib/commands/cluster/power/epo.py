@@ -2,7 +2,7 @@
 
 Everything that a run does is recorded in the configuration step by step, so a run after
 a crash goes on with the rest. The decisions are in
-`ganeti.commands.cluster.epo_plan`.
+`ganeti.commands.cluster.power.epo_plan`.
 """
 
 import math
@@ -21,8 +21,8 @@ from ganeti.commands.cli.context import CommandContext
 from ganeti.commands.cli.output import error_text, listing
 from ganeti.commands.cli.waiting import jobs, submission
 from ganeti.commands.cli.waiting.executor import JobExecutor, JobOutcome
-from ganeti.commands.cluster import epo_handover, epo_plan
-from ganeti.commands.cluster.epo_plan import Plan, Row
+from ganeti.commands.cluster.power import epo_handover, epo_plan
+from ganeti.commands.cluster.power.epo_plan import Plan, Row
 
 #: Seconds that nodes may take from power on to the first answer of their node daemon.
 _BOOT_S: Final = 15 * 60

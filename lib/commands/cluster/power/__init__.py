@@ -1,0 +1,1 @@
+"""``gnt-cluster epo``: power nodes off and on, with their instances."""

@@ -1,0 +1,1 @@
+"""Streams of events for clients of ``GET /2/events``."""
