@@ -68,14 +68,16 @@ def serial(ctx: CommandContext, name: str) -> int:
         source, target = ctx.effects.stdin.fileno(), ctx.effects.stdout.fileno()
         local = viewer.Local(source, target, _ESCAPE)
         with terminal.raw(source):
-            last = viewer.relay(console, local, lambda said: _tell(ctx, said))
+            last = viewer.relay(
+                console, local, lambda notice: _show_notice(ctx, notice)
+            )
     return _code(ctx, last)
 
 
-def _tell(ctx: CommandContext, said: "Message") -> None:
+def _show_notice(ctx: CommandContext, notice: "Message") -> None:
     # The terminal is raw, so the line needs its own return.
-    leaves = "; Control-] leaves" if said.event == "open" else ""
-    ctx.effects.stderr.write(f"[{said.text}{leaves}]\r\n")
+    leaves = "; Control-] leaves" if notice.event == "open" else ""
+    ctx.effects.stderr.write(f"[{notice.text}{leaves}]\r\n")
     ctx.effects.stderr.flush()
 
 
@@ -100,7 +102,7 @@ def vnc(ctx: CommandContext) -> int:
         console = stack.enter_context(contextlib.closing(_open(ctx, name, "vnc")))
         local.setblocking(False)
         ends = viewer.Local(local.fileno(), local.fileno())
-        last = viewer.relay(console, ends, lambda said: ctx.err(said.text))
+        last = viewer.relay(console, ends, lambda notice: ctx.err(notice.text))
         local.close()
     return _code(ctx, last)
 

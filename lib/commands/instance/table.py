@@ -23,7 +23,7 @@ _RESERVATION: Final = (
     ),
 )
 
-#: Wishes of a second viewer.
+#: Options of a second viewer.
 _VIEWERS: Final = (
     option("--watch", "only see what another viewer does, through the node daemon"),
     option("--take-over", "end the present viewer, through the node daemon"),

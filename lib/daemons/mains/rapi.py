@@ -284,7 +284,6 @@ def start(options: argparse.Namespace, paths: Paths, _control: common.Control) -
             else lambda: bool(demands)
         ),
         document=document.Document(_runner),
-        known_sessions=known_sessions,
         streams=streams,
     )
     http = server.Server(

@@ -116,7 +116,6 @@ class Application:
         waiting: waits.Waits,
         requires_authentication: Callable[[], bool] = lambda: False,
         document: Callable[[], bytes] | None = None,
-        known_sessions: sessions.Sessions | None = None,
         streams: events.Events | None = None,
     ) -> None:
         """Prepare to answer.
@@ -129,7 +128,6 @@ class Application:
             requires_authentication: whether to refuse all requests without credentials;
                 called for each of them.
             document: returns the OpenAPI document; by default it is made here.
-            known_sessions: ends answers that take long when their session ends.
             streams: of events.
         """
         self._master = master
@@ -139,7 +137,7 @@ class Application:
         self._requires_authentication = requires_authentication
         self._document = document or made_here
         self._held = request_bodies.Held()
-        self._sessions = known_sessions
+        self._sessions = authenticator.sessions
         self._streams = streams
 
     def __call__(

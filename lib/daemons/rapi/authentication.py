@@ -205,7 +205,7 @@ class Authenticator:
         known_sessions: sessions.Sessions | None = None,
     ) -> None:
         self._clock = clock
-        self._sessions = known_sessions
+        self.sessions = known_sessions
         if known_sessions is not None:
             known_sessions.use_present(self.is_present)
         self._lock = threading.Lock()
@@ -293,8 +293,8 @@ class Authenticator:
             self._check_failures(address)
         known = None
         content = self._users
-        if self._sessions is not None:
-            known = self._sessions.find(token, content.by_any_name.get)
+        if self.sessions is not None:
+            known = self.sessions.find(token, content.by_any_name.get)
         if known is None:
             with self._lock:
                 self._remembered.pop(mark, None)

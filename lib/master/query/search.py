@@ -145,7 +145,7 @@ class _Lines:
                 for place in changed:
                     lines[place] = search.line_of(terms_of(present[place]))
                 return lines
-        # Those of before are referred to meanwhile, so no identity is reused.
+        # The earlier records are referred to until then, so no identity is reused.
         known = dict(zip(map(id, self._records), self._lines, strict=True))
         return [
             known.get(id(record)) or search.line_of(terms_of(record))

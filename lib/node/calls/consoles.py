@@ -24,7 +24,7 @@ class ConsoleTicket(msgspec.Struct, frozen=True, kw_only=True):
         seconds: for which the ticket is valid.
     """
 
-    digest: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    digest: Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
     instance: _Text
     name: _Text
     hypervisor: _Text

@@ -48,7 +48,7 @@ class Line(Protocol):
         """Write what is taken now; return the number of bytes."""
 
     def end_input(self) -> None:
-        """Tell the console that nothing more is sent."""
+        """Pass on that nothing more is sent."""
 
     def close(self) -> None:
         """Close the line, and end its program."""

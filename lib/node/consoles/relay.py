@@ -73,7 +73,7 @@ class _Viewer:
 
     @property
     def line(self) -> Any:
-        """What is read and written."""
+        """The connection that is read and written."""
         return self.conn.socket
 
     @property
@@ -95,14 +95,14 @@ class _Source:
 
     Attributes:
         is_closing: whether the viewer in control sends nothing more.
-        is_told: whether the console knows that.
+        knows_end: whether the console has been notified.
     """
 
     line: Line
     viewers: list[_Viewer] = dataclasses.field(default_factory=list)
     out: bytearray = dataclasses.field(default_factory=bytearray)
     is_closing: bool = False
-    is_told: bool = False
+    knows_end: bool = False
 
     def interest(self) -> int:
         """Return the events that something would follow from."""
@@ -176,7 +176,7 @@ class Relay:
         return len(self._viewers())
 
     def stop(self) -> None:
-        """Tell all viewers, close them, and end the thread."""
+        """Notify all viewers, close them, and end the thread."""
         if not self.run_soon(lambda: setattr(self, "_is_stopping", True)):
             return
         self._thread.join(_LAST_WORDS_S)
@@ -217,7 +217,7 @@ class Relay:
     def _serve(self, end: _End) -> None:
         """Pass on what an end has, and what waits for it; guard the others from it."""
         if self._ends.get(end.line.fileno()) is not end:
-            return  # it was closed meanwhile
+            return  # it has been closed since
         try:
             if isinstance(end, _Viewer):
                 has_moved = self._move_viewer(end)
@@ -355,7 +355,7 @@ class Relay:
         self._send(viewer, stream.message(stream.NOTICE, "open", text, viewer.role))
         for other in taken:
             self._end(other, "taken", f"{viewer.who} has taken over this console")
-        self._tell(viewer, "joined", present)
+        self._notify(viewer, "joined", present)
         _log.info("console of %s: %s, %s", *_names(viewer), viewer.role)
 
     def _refuse(self, viewer: _Viewer, status: HTTPStatus, text: str) -> None:
@@ -364,7 +364,7 @@ class Relay:
         self._finish(viewer)
 
     def _end(self, viewer: _Viewer, event: str, text: str) -> None:
-        """Tell a viewer why nothing follows, and close it when it has read that."""
+        """Send a viewer its last word, and close it when it has read that."""
         if viewer.ends_at is None:
             self._leave(viewer)
             self._send(viewer, stream.message(stream.END, event, text))
@@ -384,9 +384,9 @@ class Relay:
             self._close(source)
         else:
             self._busy.add(source)
-            self._tell(viewer, "left", source.viewers)
+            self._notify(viewer, "left", source.viewers)
 
-    def _tell(self, about: _Viewer, event: str, viewers: list[_Viewer]) -> None:
+    def _notify(self, about: _Viewer, event: str, viewers: list[_Viewer]) -> None:
         what = "watches" if about.role == "watch" else "has"
         verb = f"{what} this console now" if event == "joined" else "has left"
         for viewer in viewers:
@@ -453,8 +453,8 @@ class Relay:
         has_moved = self._write(source)
         if has_moved:
             self._busy.update(source.viewers)
-        if source.is_closing and not source.is_told and not source.out:
-            source.is_told = True
+        if source.is_closing and not source.knows_end and not source.out:
+            source.knows_end = True
             source.line.end_input()
         if not source.is_wanted():
             return has_moved

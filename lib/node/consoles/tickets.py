@@ -4,7 +4,7 @@ A ticket is a secret of 256 bits that only its holder has; the master sends the 
 digest. It is bound to an instance, a kind of console and a session, is valid for
 seconds on the clock of this node, and is consumed by the first attempt to use it, even
 a wrong one. Those that were used or have expired are remembered for a while, so that
-the log can tell a late viewer from one who guesses.
+the log distinguishes a late viewer from one who guesses.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ class TicketError(errors.GenericError):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ticket:
-    """What a ticket permits.
+    """A ticket, and the console that it permits.
 
     Attributes:
         digest: SHA-256 of the ticket, in hexadecimal digits.
@@ -110,7 +110,7 @@ class Tickets:
         with self._lock:
             now = self._clock.monotonic()
             entry = None
-            # All are compared, so the time tells nothing about any of them.
+            # All are compared, so the time depends on none of them.
             for each in self._entries:
                 if hmac.compare_digest(each.ticket.digest, presented):
                     entry = each

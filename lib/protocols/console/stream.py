@@ -43,13 +43,13 @@ MAX_REFUSAL: Final = 64 * 1024
 #: Characters of a text of the other side that are shown.
 _MAX_TEXT: Final = 500
 _FRAME: Final = struct.Struct(">BH")
-_STATUS: Final = re.compile(rb"HTTP/1\.1 ([0-9]{3}) ")
+_STATUS: Final = re.compile(rb"HTTP/1\.1 ([0-9]{3}) [^\r\n]*")
 _LENGTH: Final = re.compile(rb"(?i)\r\ncontent-length: *([0-9]{1,6}) *\r\n")
 
 #: Consoles that can be relayed: the serial line or terminal, and the display by VNC.
 Kind = Literal["serial", "vnc"]
 KINDS: Final = ("serial", "vnc")
-#: What a viewer wants if somebody has the console already: an error, to see it without
+#: Wanted by a viewer if somebody has the console already: an error, to see it without
 #: sending anything, or to have it in place of the present viewer.
 Mode = Literal["refuse", "watch", "take"]
 #: Text that binds a ticket to a session of whoever asked for it.
@@ -57,7 +57,7 @@ Session = Annotated[str, msgspec.Meta(max_length=64)]
 
 
 class Opening(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a viewer presents.
+    """The ticket of a viewer, and the console that it asks for.
 
     Attributes:
         ticket: of the master, consumed by this.
@@ -75,7 +75,7 @@ class Opening(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Message(msgspec.Struct, frozen=True):
-    """What a node says about a connection.
+    """A message of a node about a connection.
 
     Attributes:
         event: of a notice: ``open``, ``joined`` or ``left``; of an end: ``ended`` (the
@@ -168,10 +168,12 @@ def frames_of(data: bytes) -> bytes:
 def parse_message(data: bytes) -> Message:
     """Return what a node says, without control characters. Raises Malformed."""
     try:
-        found = msgspec.json.decode(data, type=Message)
+        parsed = msgspec.json.decode(data, type=Message)
     except (msgspec.DecodeError, UnicodeError) as err:
         raise Malformed(f"a message of the console is malformed: {err}") from err
-    return Message(found.event[:_MAX_TEXT], _shown(found.text), found.role[:_MAX_TEXT])
+    return Message(
+        parsed.event[:_MAX_TEXT], _shown(parsed.text), parsed.role[:_MAX_TEXT]
+    )
 
 
 def _shown(text: Any) -> str:
@@ -225,7 +227,7 @@ class AnswerReader:
             if len(self._buffer) > MAX_HEAD:
                 raise Malformed("the answer of the node daemon has no end of its head")
             return None
-        status = _STATUS.match(head)
+        status = _STATUS.fullmatch(head.partition(b"\r\n")[0])
         if status is None:
             raise Malformed("the node daemon does not answer by HTTP")
         if int(status[1]) == HTTPStatus.SWITCHING_PROTOCOLS:

@@ -31,7 +31,7 @@ _GONE: Final = frozenset({errno.EPIPE, errno.ECONNRESET, errno.EIO})
 
 
 class Place(msgspec.Struct, frozen=True):
-    """What the master answers about a console; see the LUXI method ``OpenConsole``."""
+    """An answer of the master about a console; see the LUXI method ``OpenConsole``."""
 
     instance: str
     uuid: str
@@ -74,7 +74,7 @@ class Connection:
         self.out += stream.frames_of(data)
 
     def end_input(self) -> None:
-        """Have the console told that nothing more is sent."""
+        """Pass on that nothing more is sent."""
         self.out += stream.frame(stream.EOF)
 
     def flush_all(self) -> None:
@@ -193,14 +193,14 @@ class Local(NamedTuple):
 
 
 def relay(
-    console: Connection, local: Local, tell: Callable[[stream.Message], None]
+    console: Connection, local: Local, on_notice: Callable[[stream.Message], None]
 ) -> stream.Message | None:
     """Pass bytes both ways until a side ends.
 
     Args:
         console: the console.
         local: this side.
-        tell: called with each notice of the node.
+        on_notice: called with each notice of the node.
 
     Returns:
         the last word of the node; None if this side has ended.
@@ -213,7 +213,7 @@ def relay(
     try:
         while True:
             while len(waiting) < _ENOUGH and (frames := console.receive()) is not None:
-                last = _take(frames, waiting, tell)
+                last = _take(frames, waiting, on_notice)
                 if last is not None:
                     _write_rest(local.target, waiting)
                     return last
@@ -234,14 +234,14 @@ def relay(
 def _take(
     frames: Iterable[tuple[int, bytes]],
     waiting: bytearray,
-    tell: Callable[[stream.Message], None],
+    on_notice: Callable[[stream.Message], None],
 ) -> stream.Message | None:
     """Take frames of a node; return its last word, None before it."""
     for kind, content in frames:
         if kind == stream.DATA:
             waiting += content
         elif kind == stream.NOTICE:
-            tell(stream.parse_message(content))
+            on_notice(stream.parse_message(content))
         elif kind == stream.END:
             return stream.parse_message(content)
     return None

@@ -76,11 +76,11 @@ def ticket(cluster, name=WEB1, kind="serial", *more):
 
 
 class Viewer:
-    """An open console; its data is in ``text``, its messages in ``said``."""
+    """An open console; its data is in ``text``, its messages are in ``notices``."""
 
     def __init__(self, cluster, place=None, **more):
         self.console = viewer.connect(place or ticket(cluster), cluster.paths(), **more)
-        self.text, self.said, self.last = b"", [], None
+        self.text, self.notices, self.last = b"", [], None
 
     def __enter__(self):
         return self
@@ -102,7 +102,7 @@ class Viewer:
             if kind == stream.DATA:
                 self.text += content
             elif kind == stream.NOTICE:
-                self.said.append(stream.parse_message(content))
+                self.notices.append(stream.parse_message(content))
             else:
                 self.last = stream.parse_message(content)
         return self.last is None
@@ -121,7 +121,7 @@ class Viewer:
 def test_the_serial_line_is_seen_and_written(cluster):
     with Viewer(cluster) as one:
         one.wait_for(COUNTER)
-        assert one.said[0].role == "control"
+        assert one.notices[0].role == "control"
         one.send(b"\r")
         one.wait_for(rb"web1\S* login: ")
 
@@ -203,7 +203,7 @@ def test_a_ticket_ends_by_the_clock_of_the_node(cluster):
     assert "has expired" in refused(cluster, late)
 
 
-def test_others_are_told_and_refused_may_watch_or_take_over(cluster):
+def test_others_are_named_and_refused_may_watch_or_take_over(cluster):
     with Viewer(cluster) as first:
         first.wait_for(COUNTER)
         with (
@@ -213,7 +213,7 @@ def test_others_are_told_and_refused_may_watch_or_take_over(cluster):
             pass
         with Viewer(cluster, viewer="watch") as second:
             second.wait_for(COUNTER)
-            assert second.said[0].role == "watch"
+            assert second.notices[0].role == "watch"
             second.send(b"root\r")
             with Viewer(cluster, viewer="take") as third:
                 assert first.end().event == "taken"
@@ -243,8 +243,11 @@ def test_a_guest_that_moves_ends_its_viewer_which_follows(cluster):
     with Viewer(cluster) as one:
         one.wait_for(COUNTER)
         cluster.check("gnt-instance", "migrate", "-f", WEB1)
-        said = one.end()
-        assert (said.event, "has stopped or moved" in said.text) == ("ended", True)
+        notices = one.end()
+        assert (notices.event, "has stopped or moved" in notices.text) == (
+            "ended",
+            True,
+        )
     place = ticket(cluster)
     assert place.node == "node1.vc.test"
     with Viewer(cluster, place) as one:
@@ -294,7 +297,7 @@ def test_200_openings_leave_no_descriptor_thread_or_process(cluster):
     threads, children, descriptors = counts()
     for _ in range(200):
         with Viewer(cluster, viewer="take") as one:
-            assert one.said or one.read()
+            assert one.notices or one.read()
     until("all have left", lambda: not viewers(cluster))
     # Connections of the master's calls may have come or gone.
     until("they are closed", lambda: counts()[2] <= descriptors + 2)
@@ -385,7 +388,7 @@ def test_the_command_relays_a_terminal_and_restores_it(cluster):
         assert each.code() == exitcodes.EXIT_SUCCESS
 
 
-def test_a_second_terminal_is_told_what_it_may_do(cluster):
+def test_a_second_terminal_reads_what_it_may_do(cluster):
     with Viewer(cluster) as one:
         one.wait_for(COUNTER)
         done = cluster.run("gnt-instance", "console", "--relay", WEB1)

@@ -55,7 +55,7 @@ OTHER_CALLS = {
         (
             *("AutoArchiveJobs", "SetDrainFlag", "QueryCopies", "QueryAutomation"),
             *("FreezeAutomation", "ThawAutomation", "QueryMaintenance"),
-            *("QueryStatus", "QueryMetrics", "QueryNodeDeaths"),
+            *("QueryStatus", "QueryMetrics", "QueryNodeDeaths", "WaitForEvents"),
             *("QueryFields", "QueryClusterInfo"),
             *("QueryConfigValues", "SetWatcherPause", "NoteUserChange"),
             *("OpenSession", "UseSession", "QuerySessions", "QueryLivingSessions"),
@@ -71,7 +71,11 @@ OTHER_CALLS = {
     **dict.fromkeys(
         ("QueryFilters", "ReplaceFilter", "DeleteFilter"), "filter rules have no name"
     ),
-    "Query": "a filter compares the values of fields; the commands ask with names",
+    **dict.fromkeys(
+        ("Query", "QueryPage"),
+        "a filter compares the values of fields; the commands ask with names",
+    ),
+    "Search": "a text is a part of names and other values",
     "OpenConsole": "each ticket is another one",
     "QueryDiskName": "takes the uuid of a disk, as the node daemons know it",
     "QueryExports": "its rows come from the nodes",
@@ -200,7 +204,7 @@ OTHER_ARGUMENTS = frozenset(
         ("unknown", name)
         for name in (
             *("amount", "command", "disk", "duration", "field", "incident"),
-            *("id", "pattern", "reason", "tag"),
+            *("id", "pattern", "reason", "tag", "text"),
         )
     }
 )
@@ -224,9 +228,9 @@ install-image instance-communication-network ipolicy-disk-templates mac-prefix
 master-netdev master-netmask network network6 nics os-type output owner
 primary-ip-version rapi-certificate remove-reserved-ips remove-uids
 request-key reserved-lvs rights secondary-ip separator shared-file-storage-dir socket
-since src-dir src-node specs-cpu-count specs-disk-count specs-disk-size specs-mem-size
+since sort src-dir src-node specs-cpu-count specs-disk-count specs-disk-size specs-mem-size
 specs-nic-count spice-ca-certificate spice-certificate store tags
-transport-compression uid-pool user
+transport-compression type uid-pool user
 vg-name zeroing-image
 """
 OTHER_OPTIONS = frozenset(f"--{name}" for name in _OTHER_OPTIONS.split())

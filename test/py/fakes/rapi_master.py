@@ -225,7 +225,7 @@ class Streams:
     def admit(self, user):
         """Admit everybody."""
 
-    def start(self, ticket, wanted):
+    def start(self, ticket, wanted, _watch):
         def answer(start):
             start("200 OK", [("Content-Type", "text/event-stream")])
             return [json.dumps([wanted.since, sorted(wanted.kinds)]).encode()]

@@ -23,7 +23,7 @@ from ganeti.model import opcodes
 from ganeti.protocols.luxi.client import ORIGIN
 
 #: Methods that change nothing, or whose changes are jobs, rounds and their state.
-NOT_RECORDED = ("Query", "WaitFor", "Plan", "Submit")
+NOT_RECORDED = ("Query", "Search", "WaitFor", "Plan", "Submit")
 OWN_STATE = {"PickupJob", "RecordRound", "ChangeMaintenance", "ChangeNodeDeaths"}
 OWN_STATE |= {"UseSession"}
 LOCAL = audit.Caller(7, 0, {"sudo_user": "ann"}, False)

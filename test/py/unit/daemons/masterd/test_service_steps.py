@@ -44,6 +44,7 @@ def made(steps):
         "store",
         "address",
         "term_resets",
+        "events",
         "audit",
     )
     deps = types.SimpleNamespace(
@@ -78,6 +79,7 @@ def test_the_end_refuses_clients_first_and_closes_the_store_last_but_one(made, s
         ("rights.stop",),
         ("address.stop",),
         ("term_resets.stop",),
+        ("events.stop",),
         ("queue.stop", 10.0),
         ("server.stop",),
         ("quick.shutdown", ("wait", True), cancel),

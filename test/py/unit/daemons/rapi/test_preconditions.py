@@ -47,7 +47,13 @@ def uri_of(resource):
     uri = resource.path
     for kind, name in NAMES.items():
         uri = uri.replace(f"[{kind}_name]", name)
-    for variable in ("disk_index", "filter_uuid", "incident_uuid", "job_id"):
+    for variable in (
+        "disk_index",
+        "filter_uuid",
+        "incident_uuid",
+        "job_id",
+        "session_id",
+    ):
         uri = uri.replace(f"[{variable}]", "0")
     return uri + QUERIES.get(resource.path, "")
 

@@ -41,7 +41,6 @@ class Remote:
             self.users,
             self.clock,
             waiting=Waits(self.master),
-            known_sessions=self.sessions,
         )
         self.browser = Browser(app)
 

@@ -74,6 +74,7 @@ def test_a_console_of_a_program_is_its_command(node, monkeypatch):
         ({"hypervisor": "kvm"}, "instance web1: not running"),
         ({"kind": "spice"}, "console_ticket: "),
         ({"digest": "x"}, "console_ticket: "),
+        ({"digest": digest("t") + "\n"}, "console_ticket: "),
         ({"seconds": 0}, "console_ticket: "),
         ({"seconds": 3600}, "console_ticket: "),
         ({"holder": "x" * 257}, "console_ticket: "),

@@ -1,4 +1,4 @@
-"""What watchers of a display send arrives without what would change the guest."""
+"""Messages of watchers of a display arrive, but for those that change the guest."""
 
 import struct
 

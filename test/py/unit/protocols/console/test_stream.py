@@ -39,12 +39,12 @@ def test_other_requests_are_malformed(text):
 def test_frames_come_in_any_pieces(size):
     content = bytes(range(256)) * 200
     sent = stream.frames_of(content) + stream.frame(stream.EOF)
-    decoder, found = stream.Decoder(), []
+    decoder, got = stream.Decoder(), []
     for at in range(0, len(sent), size):
-        found += decoder.feed(sent[at : at + size])
-    assert b"".join(data for kind, data in found if kind == stream.DATA) == content
-    assert found[-1] == (stream.EOF, b"")
-    assert all(len(data) <= stream.MAX_DATA for _kind, data in found)
+        got += decoder.feed(sent[at : at + size])
+    assert b"".join(data for kind, data in got if kind == stream.DATA) == content
+    assert got[-1] == (stream.EOF, b"")
+    assert all(len(data) <= stream.MAX_DATA for _kind, data in got)
 
 
 def test_a_frame_that_is_too_long_is_malformed_before_it_is_read():
@@ -95,8 +95,8 @@ def test_a_refusal_without_a_reason_has_its_status(body):
 
 def test_a_message_of_a_node_is_data():
     sent = msgspec.json.encode({"event": "ended", "text": "a\r\n\x1b]0;b" + "x" * 900})
-    found = stream.parse_message(sent)
-    assert found.text.isprintable()
-    assert len(found.text) < 600
+    got = stream.parse_message(sent)
+    assert got.text.isprintable()
+    assert len(got.text) < 600
     with pytest.raises(stream.Malformed, match="message"):
         stream.parse_message(b'{"event": 1}')

@@ -25,7 +25,7 @@ def instance(master):
 
 
 def asked(master):
-    """Return what the node was told."""
+    """Return the request that the node got."""
     ((_node, (request,)),) = master.rpc.called("console_ticket")
     return request
 
