@@ -201,6 +201,9 @@ class Deaths(RuleBasedStateMachine):
             self.check(job, facts)
         ids = tuple(range(len(self.jobs) + 1, len(self.jobs) + 1 + len(plan.jobs)))
         self.jobs += plan.jobs
+        if not self.is_enabled:
+            # A person has switched it off, which forgets earlier fences.
+            self.fences.clear()
         self.state = node_death.with_jobs(plan.state, plan.jobs, ids)
         for name in plan.recover:
             self.repair(name)
