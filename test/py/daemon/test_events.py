@@ -8,11 +8,14 @@ import signal
 import subprocess
 import sys
 
+import jsonschema
 import pytest
 
 from ganeti.daemons.rapi import users
 from ganeti.protocols.rapi import modern
 
+TOP = pathlib.Path(__file__).resolve().parents[3]
+SCHEMA = json.loads((TOP / "doc" / "schema" / "gnt-cluster-monitor.json").read_text())
 TOKEN = "0123456789abcdef" * 4
 #: Whoever runs the tests may ignore interrupts, which programs leave so.
 _MINDING = (
@@ -24,6 +27,13 @@ _MINDING = (
 @pytest.fixture(scope="module")
 def cluster(cluster_of):
     return cluster_of(1)
+
+
+def checked(line):
+    """Return an object that was printed, if it is as its schema promises."""
+    event = json.loads(line)
+    jsonschema.Draft202012Validator(SCHEMA).validate(event)
+    return event
 
 
 @contextlib.contextmanager
@@ -39,7 +49,7 @@ def monitor(cluster, *words):
         start_new_session=True,
     ) as child:
         try:
-            yield map(json.loads, child.stdout), child
+            yield map(checked, child.stdout), child
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)

@@ -11,8 +11,9 @@ import pytest
 TOP = pathlib.Path(__file__).resolve().parents[3]
 PROVIDER = TOP / "doc" / "examples" / "extstorage" / "files"
 SCHEMAS = {path.stem: path for path in (TOP / "doc" / "schema").iterdir()}
-#: Of single commands; all others share the schema of plans.
-COMMANDS = sorted(stem for stem in SCHEMAS if stem != "plan")
+#: Of single commands; all others share the schema of plans. That one does not end:
+#: test_events compares its lines.
+COMMANDS = sorted(SCHEMAS.keys() - {"plan", "gnt-cluster-monitor"})
 NAME = "json1.vc.test"
 #: Words after the options, for the commands that need some.
 ARGUMENTS = {
@@ -44,6 +45,8 @@ MAY_BE_EMPTY = (
     "gnt-cluster-sessions",
     "gnt-rapi-token-list",
 )
+#: A job that others let fail is a warning.
+EXIT_CODES = {"gnt-cluster-status": (0, 1)}
 OPTIONS = {"gnt-node-list-storage": ["-t", "file"]}
 
 
@@ -100,7 +103,7 @@ def document(cluster, stem, *options):
     program, command = split(stem)
     words = [*OPTIONS.get(stem, []), *options, *ARGUMENTS.get(stem, [])]
     done = cluster.run(program, command, "--json", *words)
-    assert not done.failed, done.output
+    assert done.code in EXIT_CODES.get(stem, (0,)), done.output
     return json.loads(done.stdout)
 
 
