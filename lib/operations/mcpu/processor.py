@@ -215,6 +215,7 @@ class _WatchedConfig:
 
     Changes take the log entries along that are not on disk yet. The first change calls
     ``check``, which may refuse it, with the configuration that nobody else changes.
+    What was done on nodes is recorded in any case: the check is before the first act.
     """
 
     def __init__(
@@ -226,13 +227,23 @@ class _WatchedConfig:
         self._inner = inner
         self._callbacks = callbacks
         self._check = check
-        self.was_written = False
+        self.was_written = self._has_acted = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
     def snapshot(self) -> objects.Snapshot:
         return self._inner.snapshot()
+
+    def begin_work(self) -> None:
+        """Forget the acts so far, which were those of hooks."""
+        self._has_acted = False
+
+    def before_act(self) -> None:
+        """Refuse an act on a node if the first change would be refused now."""
+        if not (self.was_written or self._has_acted):
+            self._check(self.snapshot())
+        self._has_acted = True
 
     @contextlib.contextmanager
     def edit(
@@ -241,7 +252,7 @@ class _WatchedConfig:
         with self._callbacks.carry_log() as carried:
             log = [store.Document(*document) for document in carried.documents]
             with self._inner.edit(owner, also=[*log, *also]) as change:
-                if not self.was_written:
+                if not (self.was_written or self._has_acted):
                     self._check(change.snapshot)
                 yield change
             carried.is_stored = change.is_changed
@@ -335,7 +346,7 @@ class _Run:
                 deps.clock,
                 callbacks.submitted_at,
             ),
-            callbacks.save_log,
+            self._before_act,
         )
         self._unit = unit_class(
             op,
@@ -344,7 +355,7 @@ class _Run:
                 deps,
                 config=cast("config.Config", self._config),
                 rpc=self._rpc,
-                rpc_at=at(deps.rpc_at, callbacks.save_log),
+                rpc_at=at(deps.rpc_at, self._before_act),
                 log=self._log,
                 locks=held,
                 owner=callbacks.owner,
@@ -358,6 +369,10 @@ class _Run:
         )
         #: Prefixed hook variables from before the execution.
         self._pre_env: dict[str, str] = {}
+
+    def _before_act(self) -> None:
+        self._config.before_act()
+        self._callbacks.save_log()
 
     @property
     def was_written(self) -> bool:
@@ -403,6 +418,7 @@ class _Run:
         if may_retry:
             self._callbacks.started(durable=self._must_wait)
         post_nodes = self._pre_hooks()
+        self._config.begin_work()
         if self._op.dry_run:
             return unit.dry_run_result()
         return self._carry_out(unit.execute, post_nodes)

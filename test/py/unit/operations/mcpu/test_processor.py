@@ -401,6 +401,30 @@ def test_a_change_without_the_lock_is_noticed_in_the_commit():
     assert engine.snapshot.nodes[NODE1].tags
 
 
+def test_a_change_during_the_work_on_nodes_does_not_stop_the_record_of_it():
+    """An act on a node is recorded, whoever has changed the object since."""
+
+    def execute(self):
+        self.ctx.rpc.call("test_delay", [NODE1], (0.0,))
+        touch_node(engine, tags=frozenset({"x"}))
+        write_cluster(self)
+
+    engine = Engine(units=unit(execute=execute), script={"test_delay": None})
+    engine.run(conditional(engine.snapshot.nodes[NODE1].serial_no))
+    assert engine.snapshot.cluster.candidate_pool_size == 3
+
+
+def test_an_object_that_changed_before_the_first_act_refuses_it():
+    def execute(self):
+        touch_node(engine, tags=frozenset({"x"}))
+        self.ctx.rpc.call("test_delay", [NODE1], (0.0,))
+
+    engine = Engine(units=unit(execute=execute))
+    with pytest.raises(errors.OpPrereqError, match="was changed since it was read"):
+        engine.run(conditional(engine.snapshot.nodes[NODE1].serial_no))
+    assert engine.rpc.calls == []
+
+
 def test_its_own_changes_do_not_stop_an_opcode():
     def execute(self):
         for tag in ("x", "y"):
