@@ -1,5 +1,6 @@
 """``console``: connect to an instance's console, by SSH or by the node daemon."""
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -17,6 +18,8 @@ _FIELDS: Final = ["console", "oper_state", "pnode"]
 _VNC_BASE_PORT: Final = 5900
 #: Exit status of ssh if it could not connect, or lost the connection.
 _NO_SSH: Final = 255
+#: Added to the number of the signal that ended a program.
+_SIGNALED: Final = 128
 #: Address family numbers as ssconf files hold them.
 _AF_INET6: Final = "10"
 
@@ -54,7 +57,13 @@ def _wants_relay(ctx: CommandContext) -> bool:
             "console: --ssh excludes --relay, --watch and --take-over",
             ecodes.ECODE_INVAL,
         )
-    return bool(opts.relay or opts.watch or opts.take_over)
+    wants = bool(opts.relay or opts.watch or opts.take_over)
+    if wants and opts.show_command:
+        raise errors.OpPrereqError(
+            "console: --relay, --watch and --take-over have no command to show",
+            ecodes.ECODE_INVAL,
+        )
+    return wants
 
 
 def _relay(ctx: CommandContext, name: str) -> int:
@@ -105,10 +114,24 @@ def _ssh(ctx: CommandContext, console: dict[str, Any], alias: str) -> int:
         # ssh needs the terminal for itself, so it replaces this process.
         os.execv(program, argv)  # noqa: S606
     with terminal.kept(0):
-        code = subprocess.call([program, *argv[1:]])
-    if code == _NO_SSH:
+        code = _exit_status([program, *argv[1:]])
+    # Without a terminal, a part of the input may have been sent already.
+    if code == _NO_SSH and ctx.effects.stdin.isatty():
         return _instead(ctx, name, f"SSH to {host} does not work")
     return code
+
+
+def _exit_status(argv: list[str]) -> int:
+    """Run a program that has the terminal; return its exit status as a shell does."""
+    with subprocess.Popen(argv) as child:
+        try:
+            while True:
+                # The program has got an interrupt, too, and decides.
+                with contextlib.suppress(KeyboardInterrupt):
+                    code = child.wait()
+                    return code if code >= 0 else _SIGNALED - code
+        finally:
+            child.terminate()
 
 
 def _instead(ctx: CommandContext, name: str, why: str) -> int:

@@ -29,7 +29,9 @@ _VIEWERS: Final = (
 )
 _DISPLAYS: Final = ("DISPLAY", "WAYLAND_DISPLAY")
 #: Columns of the kernel's table of connections.
-_LOCAL, _REMOTE, _UID = 1, 2, 7
+_LOCAL, _REMOTE, _STATE, _UID = 1, 2, 3, 7
+#: A connection in another state has lost its owner, and seems to be one of root.
+_ESTABLISHED: Final = "01"
 
 
 def _open(ctx: CommandContext, name: str, kind: str) -> "Connection":
@@ -184,7 +186,8 @@ def _is_own(sock: socket.socket, address: tuple[str, int]) -> bool:
     for line in files.text_of("/proc/net/tcp", files.MAX_PROC).splitlines()[1:]:
         row = line.split()
         if [row[_LOCAL], row[_REMOTE]] == ends:
-            return int(row[_UID]) in (0, os.getuid())
+            is_owned = row[_STATE] == _ESTABLISHED
+            return is_owned and int(row[_UID]) in (0, os.getuid())
     return False
 
 

@@ -14,6 +14,7 @@ import socket
 import struct
 import subprocess
 import termios
+import threading
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
@@ -143,7 +144,8 @@ class ProgramLine:
         for end in (os.killpg, os.kill):
             with contextlib.suppress(ProcessLookupError):
                 end(self._child.pid, signal.SIGKILL)
-        self._child.wait()
+        # One that hangs in the kernel must not stop the consoles of others.
+        threading.Thread(target=self._child.wait, daemon=True).start()
 
 
 def connect(place: ConsolePlace) -> Line:

@@ -11,8 +11,9 @@ from typing import Final
 from ganeti.protocols.console.stream import Malformed
 
 _VERSION: Final = 12
-#: The oldest version in which the viewer chooses the kind of authentication.
-_OLDEST: Final = b"RFB 003.007\n"
+#: In these the viewer chooses the kind of authentication. No other spelling: a server
+#: may read it as an older version, in which messages begin elsewhere.
+_VERSIONS: Final = frozenset({b"RFB 003.007\n", b"RFB 003.008\n"})
 #: Kind of authentication -> bytes of the viewer's proof. Others encrypt what follows.
 _PROOFS: Final[Mapping[int, int]] = {1: 0, 2: 16}
 #: The viewer does not end those of others.
@@ -24,10 +25,10 @@ _QEMU_AUDIO: Final = 1
 _AUDIO_FORMAT: Final = 2
 
 #: Bytes of a message, by its type, from its first bytes; 0 if there are too few.
-_Size = Callable[[bytes], int]
+_Size = Callable[[bytes | bytearray], int]
 
 
-def _number(data: bytes, at: int, size: int) -> int | None:
+def _number(data: bytes | bytearray, at: int, size: int) -> int | None:
     return int.from_bytes(data[at : at + size]) if len(data) >= at + size else None
 
 
@@ -38,20 +39,20 @@ def _fixed(size: int) -> _Size:
 def _counted(at: int, size: int, unit: int, head: int) -> _Size:
     """Return the size of a message with a count of units at a place in its head."""
 
-    def of(data: bytes) -> int:
+    def of(data: bytes | bytearray) -> int:
         count = _number(data, at, size)
         return 0 if count is None else head + count * unit
 
     return of
 
 
-def _text(data: bytes) -> int:
+def _text(data: bytes | bytearray) -> int:
     length = _number(data, 4, 4)
     # A negative length is that of the extended clipboard.
     return 0 if length is None else 8 + min(length, 2**32 - length)
 
 
-def _qemu(data: bytes) -> int:
+def _qemu(data: bytes | bytearray) -> int:
     if len(data) < 4:
         return 0
     if data[1] != _QEMU_AUDIO:
@@ -79,7 +80,7 @@ class ReadOnly:
     """Passes on what a viewer sends, but for what would change something."""
 
     def __init__(self) -> None:
-        self._buffer = b""
+        self._buffer = bytearray()
         self._steps = [self._version, self._authentication]
 
     def feed(self, data: bytes) -> bytes:
@@ -90,25 +91,26 @@ class ReadOnly:
                 authentication after which nobody else can read what it sends.
         """
         self._buffer += data
-        passed = b""
+        passed = bytearray()
         while True:
             step = self._steps[0] if self._steps else self._message
             taken = step()
             if taken is None:
-                return passed
+                return bytes(passed)
             passed += taken
 
     def _cut(self, size: int) -> bytes | None:
         """Take bytes from the buffer; None if there are too few."""
         if len(self._buffer) < size:
             return None
-        taken, self._buffer = self._buffer[:size], self._buffer[size:]
+        taken = bytes(self._buffer[:size])
+        del self._buffer[:size]
         return taken
 
     def _version(self) -> bytes | None:
         version = self._cut(_VERSION)
         if version is not None:
-            if version < _OLDEST or not version.startswith(b"RFB 003."):
+            if version not in _VERSIONS:
                 raise Malformed("watching needs a viewer with RFB 3.7 or 3.8")
             self._steps.pop(0)
         return version

@@ -2,12 +2,24 @@
 
 import os
 import shutil
+import socket
 import subprocess
 
 import pytest
 
 from fakes import client_cluster, commands
 from ganeti.base import errors
+from ganeti.commands.instance import relayed as relayed_console
+
+
+def test_a_connection_without_an_owner_is_not_the_one_of_root():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        viewer = socket.create_connection(listener.getsockname())
+        accepted, address = listener.accept()
+        with accepted:
+            assert relayed_console._is_own(accepted, address)
+            viewer.close()
+            assert not relayed_console._is_own(accepted, address)
 
 
 class Replaced(BaseException):
@@ -20,7 +32,7 @@ def program(monkeypatch):
         raise Replaced(path, argv)
 
     monkeypatch.setattr(os, "execv", become)
-    monkeypatch.setattr(subprocess, "call", lambda argv: become(argv[0], argv))
+    monkeypatch.setattr(subprocess, "Popen", lambda argv: become(argv[0], argv))
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
 
 
@@ -98,8 +110,9 @@ def relayed(monkeypatch):
     return asked
 
 
-def run(words):
-    return commands.run(f"gnt-instance console {words} web1", client_cluster.master())
+def run(words, **more):
+    line = f"gnt-instance console {words} web1"
+    return commands.run(line, client_cluster.master(), **more)
 
 
 def test_a_machine_without_ssh_uses_the_node_daemon(monkeypatch, relayed):
@@ -116,14 +129,23 @@ def test_a_machine_without_ssh_uses_the_node_daemon(monkeypatch, relayed):
 
 
 @pytest.mark.parametrize(
-    ("code", "says_so"), [(0, False), (1, False), (130, False), (255, True)]
+    ("ends", "code", "says_so"),
+    [
+        *(("exit 0", 0, False), ("exit 1", 1, False), ("exit 255", 255, True)),
+        ("kill -TERM $$", 143, False),
+    ],
 )
 def test_only_an_ssh_that_does_not_work_is_replaced(
-    monkeypatch, relayed, code, says_so
+    monkeypatch, tmp_path, relayed, ends, code, says_so
 ):
-    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr(subprocess, "call", lambda _argv: code)
-    done = run("")
+    ssh = tmp_path / "ssh"
+    ssh.write_text(f"#!/bin/sh\n{ends}\n")
+    ssh.chmod(0o755)
+    monkeypatch.setattr(shutil, "which", lambda _name: str(ssh))
+    # A part of what a script sends may have arrived already.
+    assert run("").code == code
+    assert relayed == []
+    done = run("", stdin=commands.Tty())
     text = "SSH to n1.tst does not work; connecting through the node daemon"
     assert (text in done.err) == bool(relayed) == says_so
     assert done.code == (1 if says_so else code)
@@ -136,4 +158,7 @@ def test_options_of_the_relay_use_no_ssh(relayed, option):
     done = run(f"--ssh {option}")
     assert done.code == 1
     assert "--ssh excludes --relay, --watch and --take-over" in done.err
+    done = run(f"--show-cmd {option}")
+    assert done.code == 1
+    assert "--relay, --watch and --take-over have no command to show" in done.err
     assert len(relayed) == 1

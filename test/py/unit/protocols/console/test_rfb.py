@@ -59,6 +59,8 @@ def test_a_password_is_passed_on():
     ("sent", "text"),
     [
         (b"RFB 003.003\n", "RFB 3.7"),
+        (b"RFB 003.3\n\n\n", "RFB 3.7"),
+        (b"RFB 003.9\n\n\n", "RFB 3.7"),
         (b"GET / HTTP/1.", "RFB 3.7"),
         (VERSION + b"\x13", "encryption of its own"),
         (VERSION + b"\x01\x01" + b"\x07", "unknown message 7"),
