@@ -78,7 +78,7 @@ def place(value: Any, identity: Sequence[Any]) -> Place:
         identity: texts or numbers that no other row has all of; the first one, a name
             as a rule, compares in natural order.
     """
-    rest = [(each is not None, each) for each in identity[1:]]
+    rest = [(each is not None, isinstance(each, str), each) for each in identity[1:]]
     return (*_part(value), *map(_part, identity[:1]), *rest)
 
 

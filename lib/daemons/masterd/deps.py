@@ -264,7 +264,7 @@ _QUICK_THREADS: Final = 2
 _SLOW_THREADS: Final = 16
 #: Threads for the state of the cluster, which must be known also while storage or nodes
 #: keep all other threads waiting. Clients who ask together share an answer.
-_STATUS_THREADS: Final = 2
+_STATUS_THREADS: Final = 4
 #: Concurrent plans; a plan costs the master as much work as the job.
 _PLANNING_THREADS: Final = 2
 #: Seconds that the SSH server of a silent node has to react.

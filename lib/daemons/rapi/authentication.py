@@ -187,6 +187,8 @@ _CHANGES: Final = (2000, 200.0)
 _READING_JOBS: Final = (200, 5.0)
 #: New sessions of one user that may follow each other, and per second: each is stored.
 _SIGN_INS: Final = (60, 0.5)
+#: Requests of sessions that have ended, from one address: at once, and per second.
+_ENDED_SESSIONS: Final = (300, 20.0)
 #: Correct passwords that are remembered.
 _MAX_REMEMBERED: Final = 1000
 #: Verifications of scrypt hashes at the same time: each takes 16 MiB.
@@ -217,6 +219,7 @@ class Authenticator:
         )
         self._by_address = Buckets(*_ADDRESS_FAILURES)
         self._by_user = Buckets(*_USER_FAILURES)
+        self._by_ended_session = Buckets(*_ENDED_SESSIONS)
         self._changes = Buckets(*_CHANGES)
         self._reading_jobs = Buckets(*_READING_JOBS)
         self._sign_ins = Buckets(*_SIGN_INS)
@@ -289,8 +292,9 @@ class Authenticator:
         with self._lock:
             is_known = mark in self._remembered
         if not is_known:
-            # Before the master daemon is asked, which others need.
-            self._check_failures(address)
+            # Before the master daemon is asked, which others need. Nobody guesses such
+            # a token, so ended sessions keep nobody else from signing in.
+            self._check_ended_sessions(address)
         known = None
         content = self._users
         if self.sessions is not None:
@@ -298,7 +302,7 @@ class Authenticator:
         if known is None:
             with self._lock:
                 self._remembered.pop(mark, None)
-            self._note_failure(address, "")
+                self._by_ended_session.take(address, self._clock.monotonic())
             raise unauthorized()
         self._remember(mark, content)
         user, session_id = known
@@ -354,6 +358,12 @@ class Authenticator:
             )
         if wait_s:
             raise _too_many("Too many failed logins", wait_s)
+
+    def _check_ended_sessions(self, address: str) -> None:
+        with self._lock:
+            wait_s = self._by_ended_session.wait_s(address, self._clock.monotonic())
+        if wait_s:
+            raise _too_many("Too many requests of sessions that have ended", wait_s)
 
     def _note_failure(self, address: str, name: str) -> None:
         with self._lock:

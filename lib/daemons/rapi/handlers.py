@@ -506,7 +506,7 @@ def _signed_in(call: Call) -> User:
 def _whose(call: Call) -> str | None:
     """Return whose sessions the user may see, None for those of all users."""
     user = _signed_in(call)
-    return None if user.rights.allow_root([call.resource.path]) else user.name
+    return None if user.rights.allow_root(["/2/session"]) else user.name
 
 
 @_handler

@@ -68,7 +68,11 @@ def page_of(
     qfilter, sort = _filter_of(args.get("filter")), args.get("sort", "")
     used = {*fields, sort.removeprefix("-"), *qlang.fields_of(qfilter)}
     others = used.difference(listed, {""})
-    if others and not may_read(f"/2/query/{kind}"):
+    # A filter costs what it is: who has no right could keep the master daemon busy.
+    may_query = may_read(f"/2/query/{kind}")
+    if not others and qfilter is not None and not may_query:
+        raise forbidden(f"filter: needs the right to read /2/query/{kind}")
+    if others and not may_query:
         raise forbidden(
             f"{', '.join(sorted(others))[:200]}: not among the fields of this list, so"
             f" they need the right to read /2/query/{kind}"

@@ -43,10 +43,12 @@ def arguments(resource: Resource, given: Mapping[str, list[str]]) -> dict[str, A
             repeatable.
 
     Raises:
-        Refused: a flag is not a number, a required argument is missing, or a plan is
-            wanted of a change that is no job.
+        Refused: a flag is not a number, a required argument is missing, a plan is
+            wanted and is not, or is wanted of a change that is no job.
     """
     actual: dict[str, Any] = {}
+    if len(set(given.get(PLAN.name, ()))) > 1:
+        raise bad_request("plan: given more than once, with different values")
     if resource.changes and resource.job is None and _wants_plan(given):
         raise bad_request(
             f"{resource.method} {resource.path}: cannot be planned, because it changes"

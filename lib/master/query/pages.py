@@ -35,6 +35,8 @@ _KEPT: Final = frozenset(
         constants.QR_NODE,
     }
 )
+#: Fields of such resources that depend on more.
+_MOVING: Final = frozenset({"copy_lag", "copy_state"})
 #: Tables on which values of each instance depend, beside its record and disks.
 _SHARED: Final = ("cluster", "nodes", "nodegroups", "networks", "filters")
 #: Fields that identify a row, where these are not name and UUID.
@@ -135,7 +137,7 @@ class Orders:
         self, resource: Resource, context: QueryContext, field: str, place_of: PlaceOf
     ) -> Sequence[Any]:
         """Return all rows of a resource in ascending order of a field."""
-        if resource.name not in _KEPT:
+        if resource.name not in _KEPT or field in _MOVING:
             return sorted(resource.rows(context, None), key=place_of)
         key = (resource.name, field)
         with self._lock:

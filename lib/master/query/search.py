@@ -218,7 +218,9 @@ def _jobs(sources: Sources, text: str) -> Iterator[Candidate]:
         if str(job_id).startswith(text):
             yield Candidate(0 if job_id == number else 2, "job", str(job_id), job_id)
     is_known = bisect.bisect_left(ids, number) < bisect.bisect_right(ids, number)
-    if not is_known and sources.jobs.job(number) is not None:
+    # No other spelling of a number is a part of it.
+    is_plain = text == str(number)
+    if is_plain and not is_known and sources.jobs.job(number) is not None:
         yield Candidate(0, "job", str(number), number)
 
 

@@ -91,6 +91,7 @@ class RapiMaster(FakeMaster):
         self.disk_names = {}
         self.selections = []
         self.cluster = {"name": "c", "volume_group_name": "xenvg"}
+        self.cluster |= {"uuid": "0c7b8b3e-cluster", "serial_no": 7}
         self.results["OP_OS_DIAGNOSE"] = [["tiny", []], ["big", ["a", "b"]]]
 
     def call(self, method, args=(), *, timeout_s=None):

@@ -181,7 +181,11 @@ def query_page(
         answer = query.page(sources, what, fields, qfilter, page, orders=deps.orders)
         return answer.to_dict()
 
-    return _ask(deps.slow if is_slow else deps.quick, compute)
+    if not is_slow:
+        return _ask(deps.quick, compute)
+    # Nodes are asked once for clients that want the same at the same time.
+    key = ("QueryPage", what, *fields, msgspec.json.encode([qfilter, page]))
+    return Later(deps.shared_answers.ask(deps.slow, key, compute))
 
 
 @method("Search")

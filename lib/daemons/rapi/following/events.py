@@ -33,6 +33,8 @@ MAX_STREAMS: Final = 2000
 MAX_PER_USER: Final = 1000
 #: Seconds without a text after which a client gets a comment.
 HEARTBEAT_S: Final = 15.0
+#: Streams that get what they lack at a time: each gets up to 4 MiB, in many answers.
+_MAX_CATCH_UPS: Final = 4
 #: Seconds of a question, and until the master daemon counts as not answering.
 _WAIT_S: Final = 60.0
 _ANSWER_S: Final = 90.0
@@ -105,6 +107,9 @@ class Events:
         #: Until here all streams of the views have everything; None if nobody asks.
         self._position: Position | None = None
         self._is_asking = self._is_ticking = False
+        self._catching_up = 0
+        #: Streams that lack something and wait for others that do.
+        self._lacking: collections.deque[Callable[[], None]] = collections.deque()
 
     # For other threads
     def admit(self, user: str) -> None:
@@ -233,6 +238,11 @@ class Events:
         if since is None and self._position is not None:
             self._join(loop, stream, self._position)
             return
+        if self._catching_up >= _MAX_CATCH_UPS:
+            again = functools.partial(self._catch_up, loop, stream, since)
+            self._lacking.append(again)
+            return
+        self._catching_up += 1
         then = functools.partial(self._caught_up, loop, stream, since)
         args = [since, sorted(wanted.kinds), 0]
         self._submit(loop, args, then)
@@ -248,6 +258,15 @@ class Events:
         self._client.submit(METHOD, args, done, timeout_s=_ANSWER_S)
 
     def _caught_up(
+        self, loop: Loop, stream: Stream, since: str | None, answer: Any
+    ) -> None:
+        self._catching_up -= 1
+        self._take_answer(loop, stream, since, answer)
+        # Those that have gone since need no place.
+        while self._lacking and self._catching_up < _MAX_CATCH_UPS:
+            self._lacking.popleft()()
+
+    def _take_answer(
         self, loop: Loop, stream: Stream, since: str | None, answer: Any
     ) -> None:
         wanted = self._wanted.get(stream)
@@ -327,7 +346,8 @@ class Events:
                     stream.push(text, now)
         for stream, ahead in list(self._ahead.items()):
             later = [e for e in events if parse_position(e[0]["position"]) > ahead]
-            text = self._wanted[stream].view.texts(later)
+            text = lost if position > ahead else b""
+            text += self._wanted[stream].view.texts(later)
             if text:
                 stream.push(text, now)
             if position >= ahead:

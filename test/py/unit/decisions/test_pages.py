@@ -79,6 +79,12 @@ def test_a_cursor_with_other_values_is_refused_even_with_its_digest():
             parse_cursor(SCOPE, base64.urlsafe_b64encode(raw).decode())
 
 
+def test_a_cursor_may_name_a_row_of_another_kind():
+    """Its values are a client's; they only have to be in some order."""
+    forged = parse_cursor(SCOPE, cursor_of(SCOPE, Last("web1", ["web1", 5])))
+    assert forged.place < pages.place("web1", ["web1", "uuid"])
+
+
 def test_limits_and_directions():
     assert pages.parse_sort("-name") == ("name", True)
     assert pages.parse_sort(string.ascii_letters) == (string.ascii_letters, False)

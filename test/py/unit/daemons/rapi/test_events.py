@@ -20,6 +20,7 @@ from ganeti.daemons.rapi.application import Application
 from ganeti.daemons.rapi.authentication import Authenticator
 from ganeti.daemons.rapi.following import event_texts, events, streams
 from ganeti.daemons.rapi.problems import Refused
+from ganeti.decisions.events import Position
 from ganeti.protocols.http import server, tls
 from ganeti.protocols.rapi.event_stream import Blocks
 
@@ -350,6 +351,41 @@ def test_lost_events_are_announced(site):
     late = site.open(last="1.44.1")
     assert late.position() == ("2.1.1", True)
     assert late.position() == ("2.1.1", False)
+
+
+class Kept:
+    """A stream that keeps what is sent."""
+
+    def __init__(self):
+        self.sent = b""
+
+    def push(self, text, _now):
+        self.sent += text
+
+
+def test_a_client_that_is_ahead_of_the_others_learns_what_was_lost(site):
+    ahead, others = Kept(), Kept()
+    user = site.authenticator.authenticate(
+        f"Basic {base64.b64encode(b'jack:pass').decode()}", ""
+    )
+    wanted = events.Wanted(user, frozenset(), None, "1")
+    made = events.Events(site.master, site.clock, site.authenticator.is_present)
+    made._wanted = {ahead: wanted, others: wanted}
+    made._views = {wanted.view: {ahead: None, others: None}}
+    made._ahead = {ahead: Position(6, 200, 0)}
+    made._pass_on({"position": "6.250.1", "lost": True, "events": []}, 0.0)
+    assert ahead.sent == others.sent
+    assert b'"lost":true' in ahead.sent.replace(b" ", b"")
+    assert made._ahead == {}
+
+
+def test_a_few_clients_catch_up_at_a_time(site, monkeypatch):
+    monkeypatch.setattr(events, "_MAX_CATCH_UPS", 2)
+    site.master.publish(*(event(n) for n in range(1, 6)))
+    readers = [site.open(last="1.2.1") for _ in range(9)]
+    for reader in readers:
+        assert reader.revisions(3) == [3, 4, 5]
+        assert reader.position() == ("1.5.1", False)
 
 
 def test_a_master_that_does_not_answer_is_asked_again(site):

@@ -163,6 +163,14 @@ def test_a_plan_that_is_not_understood_changes_nothing(browser, master, text):
     assert master.calls == []
 
 
+def test_contradictory_plans_change_nothing(browser, master):
+    status, _headers, value = browser.send(
+        "PUT", f"{TAGS}&plan=0&plan=1", **who("owner")
+    )
+    assert (status, "plan: given more than once" in value["message"]) == (400, True)
+    assert master.calls == []
+
+
 def test_no_plan_is_a_job(browser, master):
     assert browser.send("PUT", f"{TAGS}&plan=0&reason=", **who("owner"))[2] == 1
     assert methods(master) == ["SubmitJob"]

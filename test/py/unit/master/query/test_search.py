@@ -71,6 +71,8 @@ def test_the_value_that_matches_is_shown_as_it_is(snapshot):
         ("instance", "inst1.example.com", "exact", "tag", "Prod")
     ]
     assert find(snapshot, "no such text") == []
+    # The number of an archived job has no zeros in front.
+    assert find(snapshot, "077") == []
 
 
 def test_kinds_and_limit_restrict_the_answer(snapshot):
