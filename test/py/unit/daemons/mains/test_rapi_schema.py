@@ -42,6 +42,8 @@ REFUSED_BY_CONTRACT = (
     "give either 'live' or 'mode', not both",
     "give either the header If-Match or the parameter 'if_serial', not both",
     "Missing parameter 'fields'",
+    *("cannot parse filter", "filter: ", "cursor: ", "fields: ", "sort: ", "limit: "),
+    "plan: given more than once",
 )
 
 
